@@ -13,6 +13,7 @@ from injectors.schedule import Schedule
 from runtime.backends.base import Backend
 from runtime.config.parse import MIN_PERIOD_S, Config
 from runtime.containment import Isolation
+from runtime.core.collectives.known import Summing
 from runtime.core.job import Job, RecordSink, Status
 from runtime.core.scheduling import ConstantPending, Scheduler
 from strategies.protocol import (
@@ -122,6 +123,8 @@ class RunSpec:
     around: RunContext = field(default_factory=RunContext)
     collective: str = ""
     """The collective that sums the gradients of replicas (``topology=allreduce``); empty: there are servers."""
+    summing: Summing = field(default_factory=Summing)
+    """The same as a schedule of transfers, which the virtual clock carries out."""
     transfer_bits: int = 32
     """Bits of each parameter and gradient element between workers and servers."""
     tick: Callable[[float], None]

@@ -252,7 +252,7 @@ CLUSTER_MEASURES: dict[str, Measure] = {
     "run_mean_s": _time("run_s", "mean"),
     "queue_mean_s": _time("queue_s", "mean"),
     "makespan_s": _number("makespan_s", inf),
-    "gpu_use_frac": _number("gpu_use_frac"),
+    **{name: _number(name) for name in ("gpu_use_frac", "granted", "refused")},
     "straggler_iterations_frac": _straggling("iterations_with_straggler_frac"),
     "jobs_any_frac": _straggling("jobs_any_frac"),
     "jobs_above_half_frac": _straggling("jobs_above_half_frac"),

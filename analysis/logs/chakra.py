@@ -1,12 +1,9 @@
-"""Execution traces of Chakra, one per rank: who sends to whom, and how long computing and communication took.
-
-Source of the format: mlcommons/chakra, ``schema/protobuf/et_def.proto``; each message follows its length.
-"""
+"""Execution traces of Chakra, one per rank: who sends to whom, and how long computing and communication took."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,12 +15,10 @@ from analysis.logs.limits import MOST_BYTES, MOST_FILES, MOST_OBJECTS
 from analysis.logs.opening import opened
 from analysis.logs.step_log import LogError, StepLog, Untimed
 from reading import Unreadable
-from reading.protobuf import Value, as_signed, fields, varint
+from reading.chakra import COLLECTIVE, COMPUTING, RECEIVING, SENDING, Node, nodes
 from reading.unpacked import plain_name
 
 RANK = re.compile(r"(\d{1,9})\.et$")
-COMPUTING, SENDING, RECEIVING, COLLECTIVE = 4, 5, 6, 7
-"""Types of nodes."""
 MICRO = 1e-6
 NEVER = "a graph of work without the times of its communication: it cannot tell which rank is late"
 ALL_RANKS = "name the folder with the traces of all ranks, linked with their Kineto traces (chakra_trace_link)"
@@ -118,19 +113,12 @@ def _graph(path: Path) -> Graph:
     try:
         with opened(path) as file:
             data = file.read(MOST_BYTES)
-        for at, message in enumerate(_messages(data)):
+        for at, node in enumerate(nodes(data)):
             if at >= MOST_OBJECTS:
                 raise LogError(
                     f"{path}: has more than {MOST_OBJECTS:,} nodes, the most that are read; trace fewer steps"
                 )
-            node: dict[int, Value] = {}
-            words: dict[bytes, int] = {}
-            for number, value in fields(message):
-                if number == 10 and isinstance(value, bytes):
-                    words |= _attribute(value)
-                else:
-                    node[number] = value
-            _add(graph, node, words)
+            _add(graph, node)
     except Unreadable as error:
         raise LogError(f"{path}: is no execution trace of Chakra, or {error}") from None
     if not graph.nodes:
@@ -138,10 +126,10 @@ def _graph(path: Path) -> Graph:
     return graph
 
 
-def _add(graph: Graph, node: dict[int, Value], words: dict[bytes, int]) -> None:
+def _add(graph: Graph, node: Node) -> None:
     """Count a node; operators of a host contain the kernels that they start, so only the kernels' times count."""
-    kind, micros = node.get(3), node.get(7, 0)
-    if not isinstance(kind, int) or not isinstance(micros, int) or kind == 0:
+    kind, micros, words = node.kind, node.micros, node.words
+    if kind == 0:
         return
     graph.nodes += 1
     on_device = not words.get(b"is_cpu_op", 0)
@@ -151,21 +139,3 @@ def _add(graph: Graph, node: dict[int, Value], words: dict[bytes, int]) -> None:
         graph.to.add(words[b"comm_dst"])
     if kind == RECEIVING and b"comm_src" in words:
         graph.source.add(words[b"comm_src"])
-
-
-def _attribute(message: bytes) -> dict[bytes, int]:
-    """The name of an attribute, and its number if it has one."""
-    found = dict(fields(message))
-    name = found.get(1, b"")
-    numbers = [value for number, value in found.items() if number > 1 and isinstance(value, int)]
-    return {name: as_signed(numbers[0])} if isinstance(name, bytes) and numbers else {}
-
-
-def _messages(data: bytes) -> Iterator[bytes]:
-    at = 0
-    while at < len(data):
-        length, at = varint(data, at)
-        if length > len(data) - at:
-            raise Unreadable("is damaged (it ends within a node)")
-        yield data[at : at + length]
-        at += length

@@ -11,7 +11,7 @@ import pandas as pd
 from analysis.files import natural
 from analysis.logs.limits import LEAST_SECONDS, MOST_CELLS, MOST_RANKS
 from analysis.logs.rows import PART
-from analysis.logs.step_log import Extremes, Floats, LogError, StepLog, rounds_s
+from analysis.logs.step_log import RESTARTED, Extremes, Floats, LogError, StepLog, rounds_s
 from reading.errors import shown
 
 SAME_SPREAD = 0.01
@@ -50,6 +50,7 @@ def gather(
     if not isinstance(ranks_of_rows.dtype, pd.CategoricalDtype):  # a text per row would take most of the memory
         ranks_of_rows = ranks_of_rows.astype("str").astype("category")
     rows = rows.assign(rank=ranks_of_rows, step=rows["step"].astype("int64"))
+    restart = _restart(rows)
     rows, repeated = _latest(source, rows)
     num_ranks = rows["rank"].nunique()
     if num_ranks > MOST_RANKS:
@@ -87,7 +88,7 @@ def gather(
         hosts=tuple(hosts),
         part_fracs={name: fracs for column in rows if (name := _part(column)) and (fracs := wide(column)) is not None},
         extremes=dict(extremes or {}),
-        job=dict(job or {}),
+        job={**restart, **(job or {})},
         remarks=(*remarks, *repeated),
     )
 
@@ -122,6 +123,20 @@ def refuse_several(source: str, rows: pd.DataFrame) -> None:
             f"{most} times; give the log of one job, with one time per rank and step (of single operations their sum), "
             "and the rank of every line (torchrun: --role rank --tee 3, srun: --label) or row (a column rank)"
         )
+
+
+def _restart(rows: pd.DataFrame) -> dict[str, float]:
+    """The seconds of a restart, if steps were done again and the log says when: from the first try to the last.
+
+    They contain the work that is done again. Of several restarts, and of ranks, the median counts.
+    """
+    again = rows.duplicated(["rank", "step"], keep=False)
+    if "begin_s" not in rows or not again.any():
+        return {}
+    tries = rows[again].sort_values(["rank", "step"], kind="stable")
+    tries = tries.assign(since_s=tries.groupby(["rank", "step"], observed=True)["begin_s"].diff())
+    first = tries[tries["since_s"] > 0].groupby("rank", observed=True)["since_s"].first()
+    return {RESTARTED: float(first.median())} if len(first) else {}
 
 
 def _latest(source: str, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.logs.gathering import gather
-from analysis.logs.step_log import LogError, StepLog, timed
+from analysis.logs.step_log import RESTARTED, LogError, StepLog, timed
 from analysis.records.load import RecordError, Run, load_run
 from analysis.records.log import of_record
 
@@ -38,6 +38,7 @@ def read_record(path: Path) -> StepLog:
 def _read(path: Path) -> StepLog:
     run = load_run(path)
     rows = run.tables.iterations
+    restart = _restart(rows)
     rows = rows[(rows["samples"] > 0) & (rows["incarnation"] == rows["incarnation"].min())]
     if not len(rows):
         raise LogError(f"{path}: the job never computed anything")
@@ -49,9 +50,19 @@ def _read(path: Path) -> StepLog:
     rows = rows.assign(comm_s=rows["pull_s"] + rows["send_s"], begin_s=rows["t"] - rows["send_s"] - rows["bpt_s"])
     job: dict[str, Any] = {name: run.job[name] for name in KEPT if name in run.job}
     job |= {"base_frac": base_frac, "own_clock": True, "jct_s": run.end_s, "live": run.meta["runtime"] == "live"}
+    job |= restart
     names = ["rank", "step", "own_s", "comm_s", "begin_s"]
     log = gather(str(path), rows[names], job=job)
     return timed(_with_rounds(log, rows))
+
+
+def _restart(rows: pd.DataFrame) -> dict[str, float]:
+    """The median seconds from a worker's last gradient before a restart to the beginning of its next iteration."""
+    ordered = rows.sort_values(["worker", "t"], kind="stable")
+    of_worker = ordered.groupby("worker")
+    begin_s = ordered["t"] - ordered["send_s"] - ordered["bpt_s"] - ordered["pull_s"]
+    gaps_s = (begin_s - of_worker["t"].shift())[of_worker["incarnation"].diff() > 0]
+    return {RESTARTED: float(gaps_s.median())} if len(gaps_s) else {}
 
 
 def _base_frac(run: Run) -> float:

@@ -21,6 +21,9 @@ PER_ROW = "steps_per_row"
 RELATIVE = "relative"
 """The fact about a job that its times are in units of the usual step."""
 
+RESTARTED = "restart_s"
+"""The fact about a job that a restart within its log cost so many seconds."""
+
 
 class LogError(RecordError):
     """A log that cannot be used: one line with the file, what is wrong, and the cure."""
@@ -74,7 +77,8 @@ class StepLog:
         extremes: of steps of which the log has the quickest and the slowest rank only, by step.
         job: facts about the job besides its times: ``strategy``, ``topology``, ``num_servers``, ``num_samples``,
             ``epochs``, ``global_batch_samples``, ``base_frac`` (part of an iteration that no smaller batch saves),
-            ``own_clock`` (its settings in seconds are meant for it), ``jct_s``, ``PER_ROW``, ``RELATIVE``.
+            ``own_clock`` (its settings in seconds are meant for it), ``jct_s``, ``PER_ROW``, ``RELATIVE``,
+            ``RESTARTED``.
         remarks: what a reader of the results must know about this log.
     """
 

@@ -12,7 +12,7 @@ from analysis.records.nodes import parse_node
 
 KINDS = ("delay", "slowdown")
 """Kinds whose added seconds are known; for the others only hits are counted."""
-NO_WORK = np.zeros((3, 0))
+NO_WORK = np.zeros((4, 0))
 
 
 class _Pairs(NamedTuple):
@@ -76,18 +76,23 @@ def achieved(
 
 
 def _by_worker(iterations: pd.DataFrame) -> dict[int, np.ndarray]:
-    """Issue, computing and injected seconds of every iteration with samples, float64 [3, iterations], by worker."""
+    """Issue, computing and injected seconds, and the computed part, of every iteration with samples, by worker.
+
+    Float64 [4, iterations]. An iteration that ended early had that part of its delays.
+    """
     rows = np.flatnonzero(iterations["samples"].to_numpy() > 0)
     workers = iterations["worker"].to_numpy()[rows]
     order = np.argsort(workers, kind="stable")
     columns = np.stack([iterations[name].to_numpy()[rows[order]] for name in ("issued_s", "compute_s", "injected_s")])
+    samples, cut = (iterations[name].to_numpy()[rows[order]] for name in ("samples", "cut_samples"))
+    columns = np.vstack([columns, samples / (samples + cut)])
     numbers, starts = np.unique(workers[order], return_index=True)
     return dict(zip(numbers.tolist(), np.split(columns, starts[1:], axis=1), strict=True)) if len(rows) else {}
 
 
 def _worker(rows: pd.DataFrame, work: np.ndarray) -> _Hits:
-    issued, compute_s, injected_s = work
-    pairs = _pair_with_plan(rows, issued, compute_s - injected_s)
+    issued, compute_s, injected_s, part = work
+    pairs = _pair_with_plan(rows, issued, compute_s - injected_s, part)
     total_s = np.bincount(pairs.item, pairs.planned_s, minlength=len(issued))[pairs.item]
     done = pairs.per_row(_share(pairs.planned_s, total_s) * injected_s[pairs.item])
     planned_s = pairs.per_row(pairs.planned_s)
@@ -96,7 +101,7 @@ def _worker(rows: pd.DataFrame, work: np.ndarray) -> _Hits:
 
 def _server(rows: pd.DataFrame, updates: pd.DataFrame, server_busy: pd.DataFrame, server: int) -> _Hits:
     issued = updates["t"].to_numpy()
-    pairs = _pair_with_plan(rows, issued, np.zeros(len(issued)))
+    pairs = _pair_with_plan(rows, issued, np.zeros(len(issued)), np.ones(len(issued)))
     by_item = np.argsort(pairs.item, kind="stable")
     items = pairs.item[by_item]
     notes = server_busy[server_busy["server"] == server]
@@ -113,7 +118,7 @@ def _server(rows: pd.DataFrame, updates: pd.DataFrame, server_busy: pd.DataFrame
     return _Hits(pairs.per_row(), pairs.per_row(pairs.planned_s), done, reported, _first(pairs, issued))
 
 
-def _pair_with_plan(rows: pd.DataFrame, issued_s: np.ndarray, own_s: np.ndarray) -> _Pairs:
+def _pair_with_plan(rows: pd.DataFrame, issued_s: np.ndarray, own_s: np.ndarray, part: np.ndarray) -> _Pairs:
     """Windows that were open when work was issued, and the seconds that each should have added."""
     start, end, magnitude = (rows[name].to_numpy(dtype="float64") for name in ("start_s", "end_s", "magnitude"))
     order = np.argsort(issued_s, kind="stable")
@@ -121,7 +126,7 @@ def _pair_with_plan(rows: pd.DataFrame, issued_s: np.ndarray, own_s: np.ndarray)
     count = np.maximum(behind - first, 0)
     row = np.repeat(np.arange(len(rows)), count)
     item = order[np.arange(len(row)) + np.repeat(first - (np.cumsum(count) - count), count)]
-    added = np.where((rows["kind"] == "slowdown").to_numpy()[row], magnitude[row] * own_s[item], magnitude[row])
+    added = magnitude[row] * np.where((rows["kind"] == "slowdown").to_numpy()[row], own_s[item], part[item])
     return _Pairs(len(rows), row, item, np.where(rows["kind"].isin(KINDS).to_numpy()[row], added, 0.0))
 
 

@@ -140,10 +140,15 @@ def _unit(job: CalmJob, group: Group) -> SlowUnit:
 
 def saved_without(job: CalmJob, units: Sequence[SlowUnit]) -> Floats:
     """[steps] how much shorter each step would have been without the excess of all of these."""
-    cells = np.zeros(job.late.own_s.shape, bool)
+    return job.saved_s(cells_of(units, job.late.own_s.shape))
+
+
+def cells_of(units: Sequence[SlowUnit], shape: tuple[int, ...]) -> Bools:
+    """[steps, ranks] the courses of all of these."""
+    cells = np.zeros(shape, bool)
     for unit in units:
-        cells |= _cells(unit.group.members, unit.when, job.log.num_ranks)
-    return job.saved_s(cells)
+        cells |= _cells(unit.group.members, unit.when, shape[1])
+    return cells
 
 
 def _cells(members: Sequence[int], when: Bools, ranks: int) -> Bools:

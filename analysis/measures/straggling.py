@@ -21,10 +21,12 @@ from analysis.logs.step_log import StepLog
 from analysis.measures.block_intervals import in_blocks, ratio_interval
 from analysis.measures.calm_steps import CalmJob, calm_steps, part_of, with_phases
 from analysis.measures.lateness import Lateness, lateness
-from analysis.measures.named_units import SlowUnit, named_units, saved_without
+from analysis.measures.named_units import SlowUnit, cells_of, named_units, saved_without
 from analysis.measures.phases import period_of, runs
 from analysis.measures.slow_steps import Bools, Floats, SlowSteps, slow_steps
 from analysis.measures.slow_units import hosts_of
+from analysis.measures.staggered import Staggered, staggered
+from analysis.measures.uneven import LEAST_UNEVEN, balanced_saved_s
 
 LONG_FRAC = 0.1
 """A unit that is slow once, but for so much of the log, is its machine's fault, like a unit that is slow to the end."""
@@ -49,15 +51,17 @@ class Straggling:
         without_slow: the same if no step were slow: the cost of ordinary variation, since all wait for the slowest.
         actual_s: seconds of all steps: their sum, whatever columns the log has.
         ranks: a row per rank: ``rank``, ``host``, ``straggler``, ``kind`` (``persistent``, ``periodic``, ``once``,
-            ``transient`` or empty), ``slow_frac`` (of its steps), ``factor`` (median of its slow steps, of a usual
-            step), ``share`` (of the time lost, by who was last), ``alone_saves_frac`` (of the job's time, if only this
-            rank were like the median), ``part`` (of its unit).
+            ``transient``, ``pauses`` or empty), ``slow_frac`` (of its steps), ``factor`` (median of its slow steps, of
+            a usual step), ``share`` (of the time lost, by who was last), ``alone_saves_frac`` (of the job's time, if
+            only this rank were like the median), ``part`` (of its unit).
         found: the steps behind it.
         late: the log, divided.
         units: the slow units, the costliest first.
         saved_s: [steps] by units, how much shorter each step would have been had these not been slow.
         scattered_frac: of the job's time, the cost of slow steps that belong to no unit.
         pauses: of all ranks.
+        staggered: pauses of ranks, each in its own phase; these ranks are no units because of them.
+        balanced_s: [steps] how much shorter each step would have been if its work had been divided evenly.
         hosts: of every rank, or empty.
     """
 
@@ -73,7 +77,14 @@ class Straggling:
     saved_s: Callable[[Sequence[SlowUnit]], Floats]
     scattered_frac: float
     pauses: Pauses
+    staggered: Staggered | None
+    balanced_s: Floats
     hosts: tuple[str, ...]
+
+    @property
+    def uneven(self) -> bool:
+        """Whether work of unequal size costs much."""
+        return self.without_slow >= 1.0 + LEAST_UNEVEN
 
 
 def straggling(log: StepLog, *, barrier: bool, slow_frac: float, ranks_per_host: int | None = None) -> Straggling:
@@ -93,12 +104,14 @@ def straggling(log: StepLog, *, barrier: bool, slow_frac: float, ranks_per_host:
     ideal = actual - (np.nanmax(own_s, axis=1) - middle) if barrier else middle
     low, high = ratio_interval(*(in_blocks(each, block_of(found.slow)) for each in (actual, ideal)))
     hosts = hosts_of(log.ranks, log.hosts, ranks_per_host)
-    units = named_units(job, hosts)
+    pausing = staggered(job)
+    paused = pausing.cells if pausing else np.zeros(own_s.shape, bool)
+    units = named_units(replace(job, found=replace(found, slow=found.slow & ~paused)), hosts)
     since = found.since.copy()
     for unit in units:
         lasts = unit.course.kind == "persistent" or (unit.course.kind == "once" and unit.slow_frac >= LONG_FRAC)
         since[list(unit.group.members)] = unit.course.since if lasts else -1
-    lost = np.maximum(actual - ideal, 0.0)
+    lost, named = np.maximum(actual - ideal, 0.0), cells_of(units, own_s.shape)
     all_s = job.saved_s(np.ones(own_s.shape, bool))
     return Straggling(
         slowdown=float(actual.sum() / ideal.sum()),
@@ -106,13 +119,15 @@ def straggling(log: StepLog, *, barrier: bool, slow_frac: float, ranks_per_host:
         high=high,
         without_slow=float((actual - all_s).sum() / ideal.sum()),
         actual_s=float(actual.sum()),
-        ranks=_ranks(job, units, hosts, lost),
+        ranks=_ranks(job, units, pausing.members if pausing else (), hosts, lost),
         found=replace(found, since=since),
         late=late,
         units=units,
         saved_s=partial(saved_without, job),
-        scattered_frac=part_of(all_s - saved_without(job, units), late),
+        scattered_frac=part_of(all_s - job.saved_s(named | paused), late),
         pauses=_pauses(log, late),
+        staggered=pausing,
+        balanced_s=balanced_saved_s(job, named | paused) if barrier else np.zeros(len(own_s)),
         hosts=hosts,
     )
 
@@ -142,7 +157,9 @@ def _pauses(log: StepLog, late: Lateness) -> Pauses:
     return Pauses(len(places), float(late.pause_s.sum()), period_of([log.steps[place] for place in places]))
 
 
-def _ranks(job: CalmJob, units: tuple[SlowUnit, ...], hosts: tuple[str, ...], lost: Floats) -> pd.DataFrame:
+def _ranks(
+    job: CalmJob, units: tuple[SlowUnit, ...], pausing: tuple[int, ...], hosts: tuple[str, ...], lost: Floats
+) -> pd.DataFrame:
     log, found = job.log, job.found
     last = np.nanargmax(job.late.own_s, axis=1)
     shares = np.bincount(last, weights=lost, minlength=log.num_ranks) / max(float(lost.sum()), 1e-12)
@@ -157,7 +174,7 @@ def _ranks(job: CalmJob, units: tuple[SlowUnit, ...], hosts: tuple[str, ...], lo
                 "rank": name,
                 "host": hosts[rank] if hosts else "",
                 "straggler": unit is not None,
-                "kind": unit.course.kind if unit else "",
+                "kind": unit.course.kind if unit else "pauses" if rank in pausing else "",
                 "slow_frac": float(found.slow[:, rank].mean()),
                 "factor": float(np.median(factors)) if len(factors) else nan,
                 "share": float(shares[rank]),

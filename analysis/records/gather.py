@@ -34,6 +34,7 @@ NUMBERS = {
     "version_read": "grad.version",
     "samples": "grad.samples",
     "assigned_samples": "grad.assigned_samples",
+    "cut_samples": "grad.cut_samples",
 }
 """Columns of an arrival that are whole numbers, and where its event has them."""
 SECONDS = tuple(name for name in (*DURATIONS, *PARTS) if name != "cpu_s")

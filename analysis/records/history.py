@@ -13,7 +13,7 @@ from math import nan
 import numpy as np
 
 from analysis.records.halting import halts
-from analysis.records.schema import Jumped, Line, Preempted, Rollback, Starved
+from analysis.records.schema import GaveUp, Jumped, Line, Preempted, Rollback, Starved
 from strategies.protocol import Apply, Arrived, Compute, Drop, Failed, Lost, Ready, Restored, ServerLost
 
 FATES = ("open", "empty", "applied", "dropped", "void")
@@ -101,6 +101,8 @@ class History:
                 self._going_back = True
             case Preempted():
                 self._halt()
+            case GaveUp(samples=samples):
+                self.given_up.append((t, samples))
             case Jumped():
                 self._on_jumped(note)
 

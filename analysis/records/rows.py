@@ -44,6 +44,7 @@ def read_rows(path: Path, rollbacks: Sequence[Undone] = ()) -> pd.DataFrame:
             "incarnation": 0,
             "iteration": rows["iteration"],
             **{name: rows[name] for name in ("grad", "version_read", "samples", "assigned_samples")},
+            "cut_samples": 0,
             **{name: rows[name] for name in (*DURATIONS, *PARTS)},
             "iter_s": rows["data_s"] + rows["compute_s"] + rows["send_s"],
             "bpt_s": rows["data_s"] + rows["compute_s"],

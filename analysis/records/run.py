@@ -39,7 +39,7 @@ class Contents:
 
     ``end_s`` is the time of the last line (0 without any), ``torn``: a last one was cut off. ``places`` of the
     notable lines: where they begin (bytes). ``held`` says of every arrival whether its Compute waited for data;
-    ``given_up`` is (t, samples) of gradients that were dropped permanently. Both are empty for a run by rows.
+    ``given_up`` is (t, samples) of gradients dropped permanently, or not computed. Both are empty for a run by rows.
     ``discarded``: gradients that were dropped while their workers held them.
     """
 

@@ -157,6 +157,13 @@ class Jumped(_Tagged, frozen=True, tag=True, gc=False):
     since_s: float = 0.0
 
 
+class GaveUp(_Tagged, frozen=True, tag=True, gc=False):
+    """Samples of a Compute that ended early, which nobody computes any more."""
+
+    worker: int
+    samples: int
+
+
 class Finished(_Tagged, frozen=True, tag=True, gc=False):
     """The end of a run that ended by itself; the line's ``t`` is the job's end."""
 
@@ -180,7 +187,20 @@ class Other(msgspec.Struct, frozen=True, gc=False):
 
 
 OfLayout = LayoutChanged | Requested | Repartitioning | Allocated
-Note = Starved | Held | Rollback | GoingBack | Preempted | Resumed | Reported | OfLayout | Injected | Jumped | Finished
+Note = (
+    Starved
+    | Held
+    | Rollback
+    | GoingBack
+    | Preempted
+    | Resumed
+    | Reported
+    | OfLayout
+    | Injected
+    | Jumped
+    | GaveUp
+    | Finished
+)
 
 
 OF_TASKS = (Lost, Joined, Failed, ServerLost, ServerJoined, Restored)

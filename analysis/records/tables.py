@@ -83,8 +83,8 @@ def _iterations(gathered: Gathered) -> pd.DataFrame:
     """One row per ``Arrived``.
 
     ``t`` arrival; ``worker``, ``incarnation``, ``iteration``; ``grad`` its id; ``version_read``; ``samples``,
-    ``assigned_samples``; the five durations, and all else of ``Timings`` (``injected_s``, ``overrun_s``: parts of
-    ``compute_s``, as ``stage_s``; ``recv_s``; ``cpu_s``, null where unknown);
+    ``assigned_samples``, ``cut_samples``; the five durations, and all else of ``Timings`` (``injected_s``,
+    ``overrun_s``: parts of ``compute_s``, as ``stage_s``; ``recv_s``; ``cpu_s``, null where unknown);
     ``iter_s`` = data + compute + send; ``bpt_s`` = data + compute; ``start_s`` = t minus all five,
     and minus the time for which the worker held the gradient; ``issued_s`` when
     the Compute was carried out; ``loss``; ``fate`` (``applied``, ``dropped``, ``void``: rolled back, ``open``: unused

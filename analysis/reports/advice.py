@@ -18,7 +18,15 @@ from analysis.measures.straggling import Straggling
 from analysis.reports.columns import relative
 from analysis.reports.comparing import Sheet
 from analysis.reports.console import number_text, seconds_text
-from analysis.reports.cures import Cure, action
+from analysis.reports.cures import (
+    LEAST_SCATTERED,
+    Cure,
+    action,
+    assumed_lines,
+    price_sheet,
+    restart_lines,
+    unpriced,
+)
 from analysis.reports.pages.document import document, figures_html, notes_html, numbers_html
 from analysis.reports.pages.table import Cell, Head, table_html
 from analysis.reports.remedies import REMEDIES, Remedy
@@ -32,10 +40,10 @@ LEAST_PAUSE = 0.005
 """Pauses of all ranks are mentioned if they take so much of the time."""
 MOST_RANKS, FEW_RANKS = 20, 5
 """So many ranks are listed, the costliest first; on the console fewer where few are stragglers."""
-LEAST_UNEVEN = 0.1
-"""Jitter is explained if it costs so much."""
-LEAST_SCATTERED = 0.01
-"""Slow steps of ever other ranks are mentioned if they cost so much of the time."""
+RULE = (
+    "restart or wait: restart a straggler when it has cost as much as a restart; both together then cost at most twice "
+    "as much as the best decision in hindsight"
+)
 NOBODY = "no host or rank is a straggler: none is slow more often than by chance"
 CHANGING = (
     "no host or rank is a straggler: the slowest rank changes from step to step, perhaps because work is of unequal "
@@ -52,7 +60,8 @@ class Advice:
     """All results about a log; ``ranking`` is empty if nothing could be ranked.
 
     ``baseline_error``: relative error of the repeated present strategy's time; NaN: it was not repeated. ``restart_s``:
-    the cost of replacing a host. ``cures``: those that are no strategies; their rows are in the ranking, too.
+    the cost of replacing a host; ``restart_from``: how it is known. ``cures``: those that are no strategies; their rows
+    are in the ranking, too.
     """
 
     log: StepLog
@@ -61,6 +70,7 @@ class Advice:
     model: StepModel
     baseline_error: float
     restart_s: float = 0.0
+    restart_from: str = "--restart-s"
     cures: Sequence[Cure] = ()
     ranking: Sequence[Ranked] = ()
     remarks: Sequence[str] = ()
@@ -82,11 +92,31 @@ def sentences(advice: Advice) -> list[str]:
         f"the job takes {found.slowdown:.2f}{interval} times as long as if all ranks were like the median rank of each "
         f"step; without slow steps that would be {found.without_slow:.2f}, by jitter alone",
     ]
-    uneven = [UNEVEN.format(extra=found.without_slow - 1.0)] if found.without_slow >= 1.0 + LEAST_UNEVEN else []
+    uneven = [UNEVEN.format(extra=found.without_slow - 1.0)] if found.uneven else []
     if not found.units:
-        lines += [CHANGING, *uneven] if uneven else [NOBODY]
-        return [*lines, *scattered_lines(advice), *pause_lines(advice)]
-    return [*lines, *unit_lines(advice), *uneven, *scattered_lines(advice), *pause_lines(advice)]
+        uneven = [CHANGING, *uneven] if uneven else [NOBODY]
+    others = [*staggered_lines(advice), *scattered_lines(advice), *pause_lines(advice)]
+    return [*lines, *unit_lines(advice), *uneven, *others]
+
+
+def price_lines(advice: Advice) -> list[str]:
+    """What prices assume, the causes without a price, and whether to restart now."""
+    log, found = advice.log, advice.found
+    restarts = list(restart_lines(log, found, advice.restart_s, advice.restart_from))
+    return [*assumed_lines(advice.cures), *unpriced(log, found), *restarts, *([RULE] if restarts else [])]
+
+
+def staggered_lines(advice: Advice) -> list[str]:
+    """A line for pauses that ranks make at one period, each in its own phase."""
+    pausing = advice.found.staggered
+    if pausing is None:
+        return []
+    every = f"{pausing.period:.3g} s" if pausing.unit == "s" else f"{pausing.period:.0f} steps"
+    cost_frac = float(pausing.cost_s.sum()) / advice.found.actual_s
+    return [
+        f"{len(pausing.members)} ranks pause every {every} for {pausing.length_s:.3g} s, each in its own phase, "
+        f"as with garbage collection; that costs {cost_frac:.1%}, and no rank is blamed for it"
+    ]
 
 
 def unit_lines(advice: Advice) -> list[str]:
@@ -237,6 +267,8 @@ def page(advice: Advice, limit: float, figure: Path | None = None, version: str 
     """The page with everything, as HTML; ``version``: of Stragglab."""
     items = "".join(f"<li>{escape(_say(line))}.</li>" for line in _lines(advice, limit))
     body = f'<h2>What stragglers cost</h2><ul class="lead">{items}</ul>'
+    if lines := price_lines(advice):
+        body += f"<h2>Prices of cures</h2>{_prices(advice)}{notes_html(lines, '')}"
     if advice.ranking:
         body += f'<h2>Strategies and cures, predicted</h2>{_strategies(advice)}<p class="note">{escape(READING)}</p>'
     body += f'<h2>Ranks</h2>{_ranks(advice)}<p class="note">{escape(RANKS_READ)}</p>'
@@ -278,6 +310,13 @@ def _strategies(advice: Advice) -> str:
         cells: list[Cell | str] = [Cell(shown_name(name), colour=colour_of(name)), f"{ratio} {interval}".strip()]
         rows.append([*cells, verdict, predicted, *advice.remedy(one.strategy), *more])
     return table_html(heads, rows)
+
+
+def _prices(advice: Advice) -> str:
+    sheet = price_sheet(advice.cures)
+    places = {"cure": Head("cure", kind="word"), "95 % interval": Head("95 % interval", "middle")}
+    places |= {"from": Head("from", "middle", "text")}
+    return table_html([places.get(name, Head(name)) for name in sheet.head], sheet.rows) if sheet.rows else ""
 
 
 def _ranks(advice: Advice) -> str:

@@ -1,49 +1,134 @@
-"""The cures of stragglers besides strategies, and their savings: the log without those stragglers (pure)."""
+"""The cures of stragglers besides strategies, and their prices: the log without those stragglers (pure)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from math import isnan
 from typing import NamedTuple
 
-import numpy as np
-
+from analysis.logs.step_log import RELATIVE, StepLog
 from analysis.measures.named_units import SlowUnit
-from analysis.measures.ranking import Ranked, cured
+from analysis.measures.phases import runs
+from analysis.measures.ranking import Ranked, Saved, cured, saved_per_step
+from analysis.measures.rent_or_buy import restart_after
+from analysis.measures.slow_steps import Floats
+from analysis.measures.slow_units import GAP
 from analysis.measures.straggling import Straggling, block_of
+from analysis.reports.comparing import Sheet
+from analysis.reports.console import seconds_text
 from analysis.reports.remedies import NOTHING, Remedy
 
 MOST = 5
 """So many units have a cure each."""
 LEAST_FRAC = 0.001
 """A change that saves less of the job's time is no cure."""
+LEAST_SCATTERED = 0.01
+"""Slow steps of ever other ranks are mentioned if they cost so much of the time."""
 
 
-CHECKPOINTS = "write checkpoints in the background"
+CHECKPOINTS, ALIGN, BALANCE = "write checkpoints in the background", "align the pauses", "balance the work of steps"
+MOVED = "loading, checkpoints or evaluations elsewhere or in the background"
+ASSUMES = {
+    "replace": "the other hardware is as quick as the median rank, and the slowness stays behind",
+    "repair": "the ranks then send as quickly as the median rank",
+    "move": "the ranks then load as quickly as the median rank",
+    "cure": "as for each of them",
+    "write": "a checkpoint or an evaluation then delays no step",
+    "align": "all these ranks pause in the same step, and the others wait for the longest of their pauses",
+    "balance": "ranks differ within a step because their batches do; jitter of devices stays, so it is a maximum",
+}
+"""By the first word of a cure."""
 
 
 class Cure(NamedTuple):
-    """Its row in the ranking, and its words."""
+    """Its row in the ranking, its words, what it saves while its cause is there, and of which rows that follows."""
 
     row: Ranked
     remedy: Remedy
+    saved: Saved
+    rows: str
+
+    @property
+    def assumes(self) -> str:
+        """Return what must hold for the price."""
+        return ASSUMES[self.row.strategy.split()[0]]
 
 
-def cures(found: Straggling, restart_s: float) -> list[Cure]:
-    """A cure for every unit that continues to be slow, for all of these together, and for pauses of all ranks.
+def cures(log: StepLog, found: Straggling, restart_s: float) -> list[Cure]:
+    """A cure for every cause that was found and continues; the causes are units, pauses, and work of unequal size.
 
     Args:
-        found: the stragglers of a log.
+        log: whose steps are numbered.
+        found: its stragglers.
         restart_s: seconds that a restart costs the job.
     """
-    units = [unit for unit in found.units if unit.course.kind != "once" and unit.saves_frac >= LEAST_FRAC]
-    made = [_of_unit(found, unit, restart_s) for unit in units[:MOST]]
+    units = [unit for unit in found.units if unit.course.kind != "once"]
+    made = [_of_unit(log, found, unit, restart_s) for unit in units[:MOST] if unit.saves_frac >= LEAST_FRAC]
+    block, steps = block_of(found.found.slow), _steps_text(log, 0, len(log.steps))
     if len(units) > 1:
-        needs = f"what each of the {len(units)} needs; one restart ({restart_s:g} s)"
-        row = _row(found, f"cure all {len(units)} stragglers", found.saved_s(units), restart_s)
-        made.append(Cure(row, Remedy(NOTHING, needs)))
+        loading = all(unit.part == "loading" for unit in units)
+        name = f"{'move the loading of' if loading else 'cure'} all {len(units)} stragglers"
+        needs = MOVED if loading else f"what each of the {len(units)} needs; one restart ({restart_s:g} s)"
+        saved_s, cost_s = found.saved_s(units), 0.0 if loading else restart_s
+        made.append(_cure(found, name, saved_s, needs, f"all of them, {steps}", block, cost_s))
     if found.pauses.period is not None and found.pauses.seconds >= LEAST_FRAC * found.actual_s:
-        row = cured(CHECKPOINTS, found.late.length_s, found.late.pause_s, 0.0, found.pauses.period)
-        made.append(Cure(row, Remedy(NOTHING, "asynchronous checkpoints, fewer of them, or fewer evaluations")))
+        needs = "asynchronous checkpoints, fewer of them, or fewer evaluations"
+        rows = f"the {found.pauses.count} pauses of all ranks"
+        made.append(_cure(found, CHECKPOINTS, found.late.pause_s, needs, rows, found.pauses.period))
+    if (pausing := found.staggered) and pausing.saved_s.sum() >= LEAST_FRAC * found.actual_s:
+        needs = "a collection that the training loop starts, every so many steps, at all ranks"
+        rows = f"{int(pausing.cells.sum())} pauses of {len(pausing.members)} ranks"
+        made.append(_cure(found, ALIGN, pausing.saved_s, needs, rows, max(block, pausing.period_steps)))
+    if found.uneven and found.balanced_s.sum() >= LEAST_FRAC * found.actual_s:
+        needs = "sequences packed to one length, bucketed by length, or divided by load instead of by count"
+        made.append(_cure(found, BALANCE, found.balanced_s, needs, f"all ranks, {steps}", block))
     return made
+
+
+def unpriced(log: StepLog, found: Straggling) -> list[str]:
+    """A line for every cause that was found and has no price, with the reason."""
+    lines = [
+        f"{unit.group.name}: cannot be priced, because it was slow once and is not any more"
+        for unit in found.units
+        if unit.course.kind == "once" and not _continues(log, unit)
+    ]
+    if log.data_s is None and any(action(unit).startswith("replace") for unit in found.units):
+        lines.append("moving a loader: cannot be priced, because the log has no seconds of loading")
+    if found.scattered_frac >= LEAST_SCATTERED and not found.uneven:
+        lines.append("slow steps of changing ranks: cannot be priced, because the log does not say what they share")
+    if found.pauses.period is None and found.pauses.seconds >= LEAST_SCATTERED * found.actual_s:
+        lines.append("long steps of all ranks: cannot be priced, because the log does not say what all ranks wait for")
+    return lines
+
+
+def restart_lines(log: StepLog, found: Straggling, restart_s: float, known_from: str) -> Iterator[str]:
+    """Restart now or wait, for every unit that a restart cures and that is slow at the end of the log: rent or buy.
+
+    ``known_from``: how the seconds of a restart are known.
+    """
+    if log.job.get(RELATIVE):
+        yield "restart or wait: cannot be priced, because the times of the log have no unit"
+        return
+    for unit in found.units:
+        if not _continues(log, unit) or action(unit).startswith("move"):
+            continue
+        begin, _ = runs(unit.when, GAP)[-1]
+        lost_s = unit.saved_s[begin:]
+        total_s, after = float(lost_s.sum()), restart_after(lost_s, restart_s)
+        lost = f"{seconds_text(total_s)} s were lost since step {log.steps[begin]}"
+        price = f"than a restart costs ({restart_s:g} s, {known_from})"
+        if after is not None:
+            due = log.steps[begin + after - 1]
+            yield f"{unit.group.name}: restart now: {lost}, more {price}; it was due at step {due}"
+        elif total_s > 0:
+            left_s = restart_s - total_s
+            more = f"{seconds_text(left_s)} s more ({left_s / float(lost_s.mean()):,.0f} steps like these)"
+            yield f"{unit.group.name}: wait: {lost}, less {price}; restart after {more}"
+
+
+def _continues(log: StepLog, unit: SlowUnit) -> bool:
+    """Whether the unit was slow when the log ended."""
+    return runs(unit.when, GAP)[-1][1] >= len(log.steps) - GAP
 
 
 def action(unit: SlowUnit) -> str:
@@ -58,16 +143,51 @@ def action(unit: SlowUnit) -> str:
     return f"replace {name}"
 
 
-def _of_unit(found: Straggling, unit: SlowUnit, restart_s: float) -> Cure:
+def price_sheet(made: Sequence[Cure]) -> Sheet:
+    """A row per cure, in the order of what they save."""
+    head = ("cure", "saves s per step", "95 % interval", "saves s per hour", "from")
+    return Sheet(head, [_price_row(one) for one in sorted(made, key=lambda one: -one.saved.hour_s)])
+
+
+def assumed_lines(made: Sequence[Cure]) -> list[str]:
+    """What prices assume, a line per kind of cure."""
+    kinds = dict.fromkeys(one.row.strategy.split()[0] for one in made)
+    return [f"assumed, to {kind}: {ASSUMES[kind]}" for kind in kinds if kind != "cure"]
+
+
+def _price_row(one: Cure) -> tuple[str, ...]:
+    step_s, low_s, high_s, hour_s = one.saved
+    interval = "" if isnan(low_s) else f"[{low_s:.3g}, {high_s:.3g}]"
+    return (one.row.strategy, f"{step_s:.3g}", interval, f"{hour_s:.0f}", one.rows)
+
+
+def _of_unit(log: StepLog, found: Straggling, unit: SlowUnit, restart_s: float) -> Cure:
     what = action(unit)
     needs = {
         "repair": f"another card, cable or switch port; a restart ({restart_s:g} s)",
         "replace": f"healthy hardware in its place, or a restart of it ({restart_s:g} s)",
-        "move": "loading, checkpoints or evaluations elsewhere or in the background",
+        "move": MOVED,
     }[what.split()[0]]
     cost_s = 0.0 if what.startswith("move") else restart_s
-    return Cure(_row(found, what, unit.saved_s, cost_s), Remedy(NOTHING, needs))
+    since, until = unit.course.since, unit.course.until
+    rows = f"{unit.part or 'times'} of {unit.group.name}, {_steps_text(log, since, until)}"
+    return _cure(found, what, unit.saved_s, needs, rows, block_of(found.found.slow), cost_s, slice(since, until))
 
 
-def _row(found: Straggling, name: str, saved_s: np.ndarray, restart_s: float) -> Ranked:
-    return cured(name, found.late.length_s, saved_s, restart_s, block_of(found.found.slow))
+def _cure(
+    found: Straggling,
+    name: str,
+    saved_s: Floats,
+    needs: str,
+    rows: str,
+    block: int,
+    cost_s: float = 0.0,
+    span: slice = slice(None),
+) -> Cure:
+    length_s = found.late.length_s
+    saved = saved_per_step(length_s[span], saved_s[span], block)
+    return Cure(cured(name, length_s, saved_s, cost_s, block), Remedy(NOTHING, needs), saved, rows)
+
+
+def _steps_text(log: StepLog, since: int, until: int) -> str:
+    return f"steps {log.steps[since]} to {log.steps[until - 1]}"

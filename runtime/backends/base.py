@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -57,12 +57,12 @@ class Model(Protocol):
         ``epochs`` gives the epoch of each sample, for random pre-processing; None means the first epoch.
         """
 
-    def gradient(self, batch: Any, micro: Sequence[MicroBatch]) -> float:
+    def gradient(self, batch: Any, micro: Iterable[MicroBatch]) -> float:
         """Leave the gradient **sum** over the batch in the gradient vector; return the loss summed over the batch.
 
         The gradient (not the loss) is the sum of the micro-batches' gradients weighted by their coefficients, or of the
         samples' gradients weighted by ``pieces``. Raises ``ValueError`` for weights if a sample's loss depends on other
-        samples of its micro-batch.
+        samples of its micro-batch. Of an iterator each is taken when the one before has been computed, on any device.
         """
 
     def expect_weights(self) -> None:

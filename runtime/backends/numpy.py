@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -39,7 +39,7 @@ class NumpyModel:
         """The indices themselves, since the task loads its samples itself."""
         return indices
 
-    def gradient(self, batch: NDArray[np.int64], micro: Sequence[MicroBatch]) -> float:
+    def gradient(self, batch: NDArray[np.int64], micro: Iterable[MicroBatch]) -> float:
         self.grad[:] = 0
         return float(sum(self._add(batch[one.rows], one) for one in micro))
 

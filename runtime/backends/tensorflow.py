@@ -7,7 +7,7 @@ the same model in both frameworks. Tasks that compute with it start cold: see DE
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
@@ -142,7 +142,7 @@ class TensorflowModel:
         seen = self.batch_inputs(inputs[indices], augmentation_key(self.seed, indices, epochs))
         return seen, targets[indices]
 
-    def gradient(self, batch: tuple[NDArray[Any], NDArray[Any]], micro: Sequence[MicroBatch]) -> float:
+    def gradient(self, batch: tuple[NDArray[Any], NDArray[Any]], micro: Iterable[MicroBatch]) -> float:
         """Forward and backward pass of the summed loss; copies the gradient once, from the tensor to the vector."""
         inputs, targets = batch
         total = 0.0

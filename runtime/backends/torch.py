@@ -5,7 +5,7 @@ On a device (``runtime/backends/devices/``) both vectors are the device's, and c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
@@ -148,22 +148,25 @@ class TorchModel:
         seen = self.batch_inputs(inputs[indices], augmentation_key(self.seed, indices, epochs))
         return self.place(torch.from_numpy(seen)), self.place(torch.from_numpy(targets[indices]))
 
-    def gradient(self, batch: tuple[Tensor, Tensor], micro: Sequence[MicroBatch]) -> float:
+    def gradient(self, batch: tuple[Tensor, Tensor], micro: Iterable[MicroBatch]) -> float:
         """Forward and backward pass of the summed loss."""
-        losses = self.graphs.launch(batch, micro) if self.graphs is not None else None
-        if losses is None:
-            overlaps = self.buckets is not None and self.buckets.several
-            losses = self._passes(batch, micro, overlaps=overlaps)
+        if isinstance(micro, Sequence):
+            losses = self.graphs.launch(batch, micro) if self.graphs is not None else None
+            if losses is None:
+                overlaps = self.buckets is not None and self.buckets.several
+                losses = self._passes(batch, micro, last=len(micro) - 1 if overlaps else None)
+        else:
+            losses = self._passes(batch, micro)
         if self.staging is None:
             return sum(map(float, losses), 0.0)
         self.stage_s, found = self.staging.take(losses)
         return sum(found, 0.0)
 
     def _whole_passes(self, batch: Batch, micro: Sequence[MicroBatch]) -> list[Tensor]:
-        return self._passes(batch, micro, overlaps=False)
+        return self._passes(batch, micro)
 
-    def _passes(self, batch: Batch, micro: Sequence[MicroBatch], *, overlaps: bool) -> list[Tensor]:
-        """Compute the gradient where the model is; ``overlaps``: start to copy each part that is final."""
+    def _passes(self, batch: Batch, micro: Iterable[MicroBatch], *, last: int | None = None) -> list[Tensor]:
+        """Compute the gradient where the model is; while the ``last`` micro-batch is computed, copy what is final."""
         import torch
 
         inputs, targets = batch
@@ -176,13 +179,15 @@ class TorchModel:
                 loss, weighted = self._weigh(part, targets[rows], one)
             else:
                 loss = weighted = self.task.torch_loss(self.module, part, targets[rows])
-            if overlaps and index == len(micro) - 1:
+            if index == last:
                 assert self.buckets is not None
                 with self.buckets.overlapping(_adding(coefficient) if index else _putting(coefficient)):
                     torch.autograd.grad(weighted, self.parameters)
             else:
                 self._collect(torch.autograd.grad(weighted, self.parameters), coefficient, first=not index)
             losses.append(loss.detach())
+            if not isinstance(micro, Sequence):
+                losses[-1].item()  # waits for the device: its caller looks at the time next
         return losses
 
     def _collect(self, grads: tuple[Tensor, ...], coefficient: float, *, first: bool) -> None:

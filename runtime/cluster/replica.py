@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 from msgspec import Meta
+from msgspec.structs import replace
 
 from runtime.cluster.device import DeviceProfile, Profiles
 from runtime.config.checking import convert
@@ -59,7 +60,7 @@ class ReplicaProfile(DeviceProfile, frozen=True, kw_only=True):
     """
 
     spec: ReplicaSpec
-    worker: int
+    """Its ``slow`` has this worker's ranks only, so that workers with equal ranks are equal."""
 
     @property
     def ranks(self) -> int:
@@ -83,8 +84,7 @@ class ReplicaProfile(DeviceProfile, frozen=True, kw_only=True):
         """[stages, tensor ranks]: by which each rank's passes take longer."""
         factor = np.ones((self.spec.pipeline, self.spec.tensor))
         for one in self.spec.slow:
-            if one.worker in (None, self.worker):
-                factor[one.stage, slice(None) if one.tensor is None else one.tensor] *= one.factor
+            factor[one.stage, slice(None) if one.tensor is None else one.tensor] *= one.factor
         return factor
 
 
@@ -149,5 +149,6 @@ def as_replicas(profiles: Profiles, spec: ReplicaSpec) -> Profiles:
     for worker, profile in enumerate(profiles):
         assert profile is not None
         fields = {name: getattr(profile, name) for name in DeviceProfile.__struct_fields__}
-        found.append(ReplicaProfile(**fields, spec=spec, worker=worker))
+        slow = tuple(replace(one, worker=None) for one in spec.slow if one.worker in (None, worker))
+        found.append(ReplicaProfile(**fields, spec=replace(spec, slow=slow)))
     return tuple(found)

@@ -18,7 +18,9 @@ COMMANDS: tuple[str, ...] = tuple(command.__name__ for command in get_args(AnyCo
 """Names of all commands of the vocabulary. The coordinator carries out each of them, whatever the runtime."""
 CHILDREN = "Apply.children"
 """The ability to let replicas leave the ring, and attach them to others (``Strategy.attaches``)."""
-ABILITIES = (*COMMANDS, CHILDREN)
+CUTS = "Compute.within_s"
+"""The ability to end iterations early (``Strategy.cuts``)."""
+ABILITIES = (*COMMANDS, CHILDREN, CUTS)
 OF_NODES: tuple[type[Command], ...] = (Launch, Retire, Repartition, Allocate)
 """Commands that change which nodes there are, and what they may use."""
 NODES = tuple(command.__name__ for command in OF_NODES)
@@ -87,6 +89,20 @@ UNABLE: tuple[Unable, ...] = (
         ("Send",),
     ),
     Unable(
+        "own steps and parameter servers",
+        _ps,
+        "topology=ps: servers hold the parameters, so workers have none of their own to step",
+        "use topology=allreduce",
+        ("StepAlone",),
+    ),
+    Unable(
+        "own steps and a collective that sums gradients",
+        lambda job: job.topology.collective in ("ddp", "nccl"),
+        "topology.collective={topology.collective}: sums gradients where they are computed, not what workers have moved",
+        "use topology.collective=ring",
+        ("StepAlone",),
+    ),
+    Unable(
         "repartitioning and replicas",
         lambda job: not _ps(job),
         "topology=allreduce: every worker holds all parameters",
@@ -127,6 +143,20 @@ UNABLE: tuple[Unable, ...] = (
         "topology.collective=ddp: a gradient is in the sum as soon as it is computed",
         "use topology.collective=ring",
         ("Drop",),
+    ),
+    Unable(
+        "dropped gradients and StragglAR",
+        lambda job: job.topology.collective == "stragglar",
+        "topology.collective=stragglar: workers begin to sum a gradient as soon as it is computed",
+        "use topology.collective=ring",
+        ("Drop",),
+    ),
+    Unable(
+        "iterations that end early and DDP",
+        _ddp,
+        "topology.collective=ddp: every replica takes part in the backward pass of the last micro-batch",
+        "use topology.collective=ring",
+        (CUTS,),
     ),
     Unable(
         "nodes that come and go and shared memory",

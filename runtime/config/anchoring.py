@@ -29,9 +29,13 @@ def anchored(config: Config, start: Path) -> Config:
     task = anchored_spec(config.workload.task, start)
     workload = msgspec.structs.replace(config.workload, task=task)
     cluster = msgspec.structs.replace(config.cluster, costs=_anchor("costs", config.cluster.costs, start))
+    trace_dir = _anchor("trace_dir", config.topology.trace_dir, start)
+    topology = msgspec.structs.replace(config.topology, trace_dir=trace_dir)
     models = None if config.replay.models is None else _anchor("models", config.replay.models, start)
     replay = msgspec.structs.replace(config.replay, models=models)
-    return msgspec.structs.replace(config, workload=workload, cluster=cluster, replay=replay, **sections)
+    return msgspec.structs.replace(
+        config, workload=workload, cluster=cluster, topology=topology, replay=replay, **sections
+    )
 
 
 def anchored_spec(spec: Mapping[str, Any], start: Path) -> dict[str, Any]:

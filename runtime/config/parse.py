@@ -94,10 +94,16 @@ class Topology(_Strict, frozen=True):
     transport: Literal["tcp", "shm"]
     transfer_bits: Literal[16, 32]
     """Bits of each parameter and of each element of a gradient on their way; 32 is exact."""
-    collective: Literal["ring", "gloo", "nccl", "ddp"] | None
+    collective: Literal["ring", "tree", "halving_doubling", "stragglar", "trace", "gloo", "nccl", "ddp"] | None
     """The collective that sums the gradients of replicas; None where there are servers."""
     server_shares: tuple[Positive, ...] | None
     """Shares of the parameters by server, in any unit, wherever there are so many servers; None: the same for all."""
+    blocks: Annotated[int, Meta(ge=1, le=1024)]
+    """Blocks into which a sum's schedule cuts the vector, each a round behind the one before."""
+    late_worker: Annotated[int, Meta(ge=0)] | None
+    """The worker that the others do not wait for in a sum; None: there is none."""
+    trace_dir: str | None
+    """The folder with the execution traces of a sum; None: there is none."""
 
 
 class Workload(_Strict, frozen=True):

@@ -45,6 +45,7 @@ from strategies.protocol import (
     Scheduling,
     Score,
     Send,
+    StepAlone,
     Stop,
     Wake,
 )
@@ -91,6 +92,8 @@ class Commands:
                 self.executor.compute(t, command)
             case Apply():
                 self.executor.apply(t, command)
+            case StepAlone():
+                self.executor.step_alone(command)
             case Drop():
                 self.executor.drop(t, command)
             case Send():

@@ -83,8 +83,10 @@ class Coordinator:
         self.job, self.strategy, self.port, self.record = job, strategy, port, record
         self.scheduler, self.place_of = scheduler or ConstantPending(), place_of
         self.course = Course()
-        holds = Send in strategy.needs
-        self.executor = Executor(job, strategy.data, members, port, record, disturb, self._epochs_done, holds=holds)
+        holds, outer_lr = Send in strategy.needs, float(strategy.outer.get("lr", 1.0))
+        self.executor = Executor(
+            job, strategy.data, members, port, record, disturb, self._epochs_done, holds=holds, outer_lr=outer_lr
+        )
         self.ledger, self.shards, self.members = self.executor.ledger, self.executor.shards, members
         self.cut = self.executor.cut
         self.evaluations = Evaluations(job, port, self.course)
@@ -273,6 +275,8 @@ class Coordinator:
             self._nonfinite(t, order)
             return
         self.nonfinite[worker] = 0
+        if given.ends_s:
+            order = self.executor.in_time(self.course.advance(t), order, given.ends_s)
         grad = self.executor.arrived(order)
         self._tell(Arrived(t=t, grad=grad, timings=given.timings, loss=given.loss, sqr_norm=given.sqr_norm))
 

@@ -21,10 +21,11 @@ from runtime.core.job import ApplyOrder, ComputeOrder, Job, Piece, Port, RecordS
 from runtime.core.ledger import GradientLedger, Order
 from runtime.core.measuring import Measuring
 from runtime.core.membership import Membership
+from runtime.core.own_steps import OwnSteps
 from runtime.core.replication import Replication
 from runtime.core.scoring import Scoring
 from runtime.core.transfers import Transfers
-from strategies.protocol import Apply, Compute, Drop, Grad, NodeId, Partition, ProtocolError, Score, split_evenly
+from strategies.protocol import Apply, Compute, Drop, Grad, NodeId, Partition, ProtocolError, Score, StepAlone, split_evenly
 
 MAX_EMPTY_ROUNDS = 1000
 """Rounds of empty arrivals without progress after which the strategy counts as stuck."""
@@ -32,6 +33,7 @@ MAX_EMPTY_ROUNDS = 1000
 Disturb = Callable[[str, float], tuple[float, float]]
 """(target, t) -> (delay in seconds, slow-down fraction) injected on a target at that time."""
 
+CUT = "not computed in time"
 REPEATED = "applied, of the same shard"
 """Why samples return to the queue that count already."""
 
@@ -64,7 +66,10 @@ class Executor:
         finish: Callable[[float, str], None],
         *,
         holds: bool = False,
+        outer_lr: float = 1.0,
     ) -> None:
+        self.outer_lr = outer_lr
+        """Rate of updates by what workers have moved their own parameters by."""
         self.job, self.port, self.record, self.disturb, self.finish = job, port, record, disturb, finish
         self.holds = holds
         """Whether workers keep their gradients until they are sent."""
@@ -88,6 +93,7 @@ class Executor:
         copies = [server.number for server in layout.servers if server not in layout.holders]
         self.replication = Replication(port, tuple(copies))
         self.attachments = Attachments(self.ledger, self.members, replicas=not job.num_servers)
+        self.own_steps = OwnSteps(self.ledger, self.members, port, replicas=not job.num_servers)
         self.version = 0
         self.measuring = Measuring(self._servers)
         self.scoring = Scoring(port, self._servers, job.validation_samples, lambda: self.version)
@@ -125,6 +131,8 @@ class Executor:
     def compute(self, t: float, command: Compute) -> None:
         """Start a Compute, or hold it until there is data."""
         self.ledger.check_compute(command, self.members.is_expected(command.worker))
+        if command.within_s is not None and self.holds:
+            raise self.ledger.error(command.worker, f"{command}: within_s is not for gradients that are held (Send)")
         if not self._begin(t, command):
             self.ledger.starved[command.worker] = command
             if not command.parts:
@@ -149,7 +157,10 @@ class Executor:
         newest = shards.epochs_opened
         self.scoring.forget(command.grads)
         ring = self.attachments.reform(command, grads)
-        rate = job.lr * job.lr_at(shards.samples_passed) * command.lr_scale
+        moves = self.own_steps.moves(grads, command.weights, self.version)
+        if moves and (command.measure or command.children):
+            raise ProtocolError(f"{command}: moves have no norm, and workers with parameters of their own no children")
+        rate = (self.outer_lr if moves else self._lr()) * command.lr_scale
         self.version += 1
         ids, weights = members_of(grads), command.weights
         if len(ids) > len(grads):
@@ -168,6 +179,7 @@ class Executor:
                 excluded=ring.excluded,
                 children=command.children,
                 returning=ring.returning,
+                moves=moves,
             )
         )
         if number is None:
@@ -181,8 +193,17 @@ class Executor:
             if not shards.finished:
                 self.feed_held(t)  # with overlapping epochs, the one after the next may open now
 
+    def _lr(self, samples: int = 0) -> float:
+        """The rate when so many more samples are applied."""
+        return self.job.lr * self.job.lr_at(self.shards.samples_passed + samples)
+
+    def step_alone(self, command: StepAlone) -> None:
+        """Steps of workers' own parameters."""
+        self.own_steps.step(command, self.version, self._lr)
+
     def drop(self, t: float, command: Drop) -> None:
         """Discard gradients; their samples are computed again or, by request, given up."""
+        self.own_steps.check_drop(command.grads)
         held, arrived = self.transfers.discard(command.grads)
         gone = list(held)
         for grad in held:
@@ -280,6 +301,8 @@ class Executor:
             samples=samples,
             round=begun.number if begun is not None else None,
             round_samples=begun.samples if begun is not None else None,
+            accum=min(command.accum, samples),
+            requeue=command.requeue,
         )
 
     def _send(
@@ -303,6 +326,7 @@ class Executor:
                 pieces=pieces,
                 parent=self.attachments.ordered(order.grad_id, worker) if self.members.parents else None,
                 holds=self.holds,
+                within_s=command.within_s,
             )
         )
 
@@ -345,9 +369,27 @@ class Executor:
         self.replication.void()
         self.parts.void()
         self.attachments.void()
+        self.own_steps.void()
         self.scoring.void()
         self.measuring.void()
         self.reserved.clear()
+
+    def in_time(self, t: float, order: Order, ends_s: tuple[float, ...]) -> Order:
+        """Part the samples of micro-batches that were not begun from a Compute; they return, or are given up."""
+        samples = sum(split_evenly(order.samples, order.accum)[: len(ends_s)])
+        left = order.samples - samples
+        if left:
+            rest, newest = self._number(), self.shards.epochs_opened
+            self.shards.divide(order.grad_id, samples, rest)
+            if order.requeue:
+                self.shards.returned(rest, to_holder=False)
+                self.record.note(t, "Requeued", worker=order.worker, samples=left, reason=CUT)
+            else:
+                self.shards.forget(rest)
+                self.record.note(t, "GaveUp", worker=order.worker, samples=left, reason=CUT)
+            self._epochs_moved(t, newest)
+            self.feed_held(t)
+        return msgspec.structs.replace(order, samples=samples, cut_samples=left, ends_s=ends_s)
 
     def arrived(self, order: Order) -> Grad:
         """The handle of a worker's gradient, which may be used from now on."""
@@ -385,6 +427,8 @@ class Executor:
             assigned_samples=order.assigned_samples,
             round=order.round,
             round_samples=order.round_samples,
+            cut_samples=order.cut_samples,
+            ends_s=order.ends_s,
         )
 
     # ---- data that comes back, Computes that wait for it -------------------------------------------------------------

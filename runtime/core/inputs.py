@@ -69,6 +69,8 @@ class GradientArrived(Input, frozen=True):
     finite: bool = True
     members: tuple[int, ...] = ()
     """Of a sum: the gradients in it, whose workers are done."""
+    ends_s: tuple[float, ...] = ()
+    """As in ``Grad``: fewer than the order's micro-batches if computing ended early."""
 
 
 class Replicated(Input, frozen=True):

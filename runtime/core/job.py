@@ -114,6 +114,12 @@ class ComputeOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The replica that gives the parameters and keeps the gradient; None: the servers do, or the worker itself."""
     holds: bool = False
     """The worker keeps a finite gradient until it is ordered to send or to forget it (``Port.send``, ``forget``)."""
+    within_s: float | None = None
+    """The worker looks at the time after each micro-batch (:meth:`goes_on`); None: it does not."""
+
+    def goes_on(self, elapsed_s: float) -> bool:
+        """Whether another micro-batch may begin after ``elapsed_s`` seconds of computing."""
+        return self.within_s is None or elapsed_s <= self.within_s
 
 
 class SendOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -153,6 +159,17 @@ class ApplyOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """(child, parent) after it."""
     returning: tuple[tuple[int, int], ...] = ()
     """(worker, source): who is not a child any more, and the replica whose state it takes over after it."""
+    moves: tuple[tuple[int, float], ...] = ()
+    """(worker, factor): instead of gradients, what workers have moved their own parameters by is summed so."""
+
+
+class StepOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A step of one worker's own parameters, by a gradient that it has."""
+
+    grad_id: int
+    worker: int
+    lr: float
+    samples: int
 
 
 class SumOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -171,6 +188,9 @@ class Port(Protocol):
 
     def apply(self, order: ApplyOrder) -> None:
         """Update the parameters on all servers."""
+
+    def step_alone(self, order: StepOrder) -> None:
+        """Let a worker step its own parameters; the gradient is used up there."""
 
     def drop(self, grads: tuple[int, ...]) -> None:
         """Let servers discard these gradients; of a sum that they hold, the sum and all its members are named."""

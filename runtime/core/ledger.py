@@ -27,6 +27,10 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     samples: int
     round: int | None = None
     round_samples: int | None = None
+    accum: int = 1
+    requeue: bool = True
+    cut_samples: int = 0
+    ends_s: tuple[float, ...] = ()
 
 
 class GradientLedger:
@@ -84,6 +88,8 @@ class GradientLedger:
             raise self.error(worker, f"{command}: needs at least one sample per micro-batch")
         if command.parts and command.accum > 1:
             raise self.error(worker, f"{command}: each part is a micro-batch of its own")
+        if command.within_s is not None and (command.parts or not command.within_s >= 0):
+            raise self.error(worker, f"{command}: within_s is 0 or more, and not for parts of a round")
 
     def arrived(self, grad: Grad) -> None:
         """Book a gradient as usable (an empty one has nothing to use)."""

@@ -11,7 +11,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -148,6 +148,34 @@ class Step:
         Returns:
             [operations, ...]: the further axes are broadcast against each other; the first of them is the replicas.
         """
+        rows = self.rows(
+            forward_s,
+            backward_s,
+            weight_s,
+            message_s=message_s,
+            sync_s=sync_s,
+            optimizer_s=optimizer_s,
+            ready_s=ready_s,
+            factor=factor,
+        )
+        found = np.empty((len(rows), *np.broadcast_shapes((1,), *{row.shape for row in rows})))
+        for place, row in enumerate(rows):
+            found[place] = row
+        return found
+
+    def rows(
+        self,
+        forward_s: Floats | float,
+        backward_s: Floats | float,
+        weight_s: Floats | float,
+        *,
+        message_s: Floats | Sequence[float] | float = 0.0,
+        sync_s: Floats | float = 0.0,
+        optimizer_s: Floats | float = 0.0,
+        ready_s: Floats | float = 0.0,
+        factor: Floats | float = 1.0,
+    ) -> list[Floats]:
+        """The durations that :meth:`seconds` returns, for :meth:`Graph.alone`; equal operations share an array."""
         split = self.last_pass == WEIGHT
         slowest = _wide(factor, 2).max(axis=1)
         whole = {
@@ -158,15 +186,19 @@ class Step:
         others = {BEGIN: _wide(ready_s, 1), SYNC: _wide(sync_s, 1) / self.chunks, OPTIMIZER: _wide(optimizer_s, 1)}
         others |= dict.fromkeys(TAKEN.values(), np.zeros(1))
         messages = _wide(message_s, 2)
-        given = (slowest, messages[:, 0], *(one[:, 0] for one in whole.values()), *others.values())
-        rows = np.empty((len(self.nodes), *np.broadcast_shapes((1,), *(one.shape[1:] for one in given))))
-        for place, (kind, stage, micro_batch, _) in enumerate(self.nodes):
+
+        @cache
+        def of_pass(kind: str, stage: int, micro_batch: int) -> Floats:
+            return _at(whole[kind], stage, micro_batch) / self.chunks * _at(slowest, stage)
+
+        rows = list[Floats]()
+        for kind, stage, micro_batch, _ in self.nodes:
             if kind in PASSES:
-                rows[place] = _at(whole[kind], stage, micro_batch) / self.chunks * _at(slowest, stage)
+                rows.append(of_pass(kind, stage, micro_batch if whole[kind].shape[1] > 1 else 0))
             elif kind in MESSAGES:
-                rows[place] = _at(messages, stage, MESSAGES.index(kind))
+                rows.append(_at(messages, stage, MESSAGES.index(kind)))
             else:
-                rows[place] = _at(others[kind], stage)
+                rows.append(_at(others[kind], stage))
         return rows
 
     def released_s(self, ends: Floats) -> Floats:

@@ -14,7 +14,9 @@ from injectors.schedule import Schedule
 from runtime.api import RunSpec
 from runtime.backends.base import supports_sample_weights
 from runtime.cluster.device import describe_devices
+from runtime.cluster.sum_traces import read_trace
 from runtime.config.parse import ON_THIS_MACHINE, Config
+from runtime.core.collectives.known import Summing
 from runtime.core.executor import cut_for, nominal_batches
 from runtime.core.job import Job, RecordSink
 from runtime.errors import ConfigError, is_full
@@ -76,6 +78,12 @@ def _run_recorded(checked: CheckedJob, job: Job, run_dir: Path, watching: Callab
     return ending_of(outcome.status, spec.interrupted_by)
 
 
+def _summing_of(config: Config) -> Summing:
+    topology = config.topology
+    traced = None if topology.trace_dir is None else read_trace(Path(topology.trace_dir))
+    return Summing(topology.collective or "", topology.blocks, topology.late_worker, traced)
+
+
 def make_run_spec(checked: CheckedJob, job: Job, record: RecordSink, run_dir: Path, **more: Any) -> RunSpec:
     """The runtime's input; ``more`` are fields that do not follow from the configuration."""
     config = checked.config
@@ -87,6 +95,7 @@ def make_run_spec(checked: CheckedJob, job: Job, record: RecordSink, run_dir: Pa
         transport=config.topology.transport,
         transfer_bits=config.topology.transfer_bits,
         collective=config.topology.collective or "",
+        summing=_summing_of(config),
         backend=checked.backend,
         task=checked.task,
         backend_spec=config.backend,
@@ -194,6 +203,8 @@ def described(config: Config) -> dict[str, Any]:
         "transport": topology.transport,
         "transfer_bits": topology.transfer_bits,
         "collective": topology.collective,
+        "blocks": topology.blocks,
+        "late_worker": topology.late_worker,
         "cluster": config.names.cluster,
         "device": config.cluster.device,
         "scheduler_fields": _fields(config.scheduler),

@@ -62,6 +62,8 @@ class Rule(ABC):
     """Whether :meth:`update` adds ``grad`` to ``params`` and does nothing else; such updates are compiled."""
     along_gradients: ClassVar[bool] = False
     """Whether steps are linear combinations of gradients, so that norms of gradients can stand for norms of steps."""
+    sums: ClassVar[bool] = False
+    """Whether a step is a sum over samples, so that parameters are counts, and not a mean."""
 
     def __init_subclass__(cls, **more: Any) -> None:
         """``gain`` is what rules of 0.1.0 call ``step_scale``."""
@@ -88,6 +90,7 @@ class Tally(Rule):
 
     adds: ClassVar[bool] = True
     along_gradients: ClassVar[bool] = True
+    sums: ClassVar[bool] = True
 
     def step_scale(self, lr: float, samples: int) -> float:
         """Undo the mean that the weights contain."""

@@ -260,4 +260,4 @@ def make_model_state(spec: RunSpec) -> ModelState:
     with importing():
         backend.preload()
     model = backend.prepare(task, job.seed)
-    return RealModelState(model, spec.optimizer, cut, job.seed, job.validation_samples)
+    return RealModelState(model, spec.optimizer, cut, job.seed, job.validation_samples, spec.strategy.outer)

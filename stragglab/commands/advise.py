@@ -8,6 +8,7 @@ python run.py advise steps/                            # what your own loop wrot
 python run.py advise dumps/                            # dumps of PyTorch's flight recorder: who is waited for
 python run.py advise runs/my_bsp_run runs/my_asp_run   # our own record; others of the same job: what barriers cost
 python run.py advise operators.parquet                 # operations of a job with pipeline stages: docs/hybrid.md
+python run.py advise train.log --gpus 64,2048          # its stragglers on 2,048 GPUs instead of 64: docs/scale.md
 
 It says how much time stragglers cost, which hosts or ranks they are and since when, fits a cost model and a plan of
 disturbances, repeats the job on the virtual clock under every strategy that fits its topology, each in the history of
@@ -45,7 +46,7 @@ SAID_BYTES = 1 << 22
 FEWEST_STEPS = 20
 OF_FILES = ("rank", "step", "seconds", "compute", "comm", "data", "start", "host", "samples", "timer", "tokens")
 """Arguments that readers of folders ignore."""
-OURS = ("advice.html", "costs.yaml", "plan.csv", "steps.*", "ranks.*", "ranking.*", "slow_*.csv")
+OURS = ("advice.html", "costs.yaml", "plan.csv", "steps.*", "ranks.*", "prices.*", "ranking.*", "slow_*.csv")
 """All files that it writes."""
 
 
@@ -55,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         asked = parse(argv)
     except ConfigError as error:
         return print_error("advise", error)
-    return answer(asked)
+    return _answer_of_scale(asked) if asked.gpus else answer(asked)
 
 
 def answer(asked: argparse.Namespace) -> int:
@@ -129,6 +130,25 @@ def _answer_of_operators(asked: argparse.Namespace) -> int:
     return 0
 
 
+def _answer_of_scale(asked: argparse.Namespace) -> int:
+    """The costs of the job's stragglers on more GPUs; returns the exit code."""
+    from rich.console import Console
+
+    from analysis.logs.step_log import LogError
+    from analysis.reports.at_scale import at_scale
+
+    try:
+        if len(asked.logs) > 1:
+            raise LogError(f"{asked.logs[1]}: --gpus reads one log at a time")
+        log = read(asked.logs[0], asked)
+        lines = at_scale(log, asked.gpus, asked.then_s, asked.batch, asked.then_batch)
+    except LogError as error:
+        return print_error("advise", error)
+    for line in lines:
+        Console(highlight=False).print(line, markup=False, soft_wrap=True)
+    return 0
+
+
 def read(path: Path, asked: argparse.Namespace) -> StepLog:
     """The log, without the steps that are left out; raises :class:`analysis.logs.step_log.LogError`."""
     from analysis.logs.reading import Reading, read_log
@@ -172,10 +192,12 @@ def _write(advice: Advice, out: Path, limit: float) -> None:
     from analysis.figures.step_times import draw_step_times
     from analysis.records.provenance import version_text
     from analysis.reports.advice import page, ranking_sheet, ranks_sheet
+    from analysis.reports.cures import price_sheet
     from runtime.record.meta import describe_versions
 
     figure = draw_step_times(out / "steps.png", advice.log, advice.found.found)
-    for name, sheet in (("ranks", ranks_sheet(advice)), ("ranking", ranking_sheet(advice))):
+    sheets = {"ranks": ranks_sheet(advice), "prices": price_sheet(advice.cures), "ranking": ranking_sheet(advice)}
+    for name, sheet in sheets.items():
         if sheet.rows:
             write_file(out / f"{name}.csv", to_csv(*sheet))
             write_file(out / f"{name}.md", to_markdown(*sheet))
@@ -200,6 +222,8 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
         "epochs": (asked.epochs, 0, inf),
         "ranks-per-host": (asked.ranks_per_host, 0, inf),
         "jobs": (asked.jobs, 0, inf),
+        "then-s": (asked.then_s, 0.0, inf),
+        "then-batch": (asked.then_batch, 0, inf),
         "skip": (asked.skip, -1, inf),
         "seed": (asked.seed, -1, inf),
         "base-frac": (asked.base_frac, -1e-12, 1.0),
@@ -211,6 +235,11 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
             least = f"more than {above:g}" if above >= 0 else "0 or more"
             limit = least if below == inf else f"from {max(0.0, above):g} to less than {below:g}"
             raise ConfigError(f"--{name} {value:g}: must be {limit}")
+    for name in ("then_s", "then_batch"):
+        if getattr(asked, name) is not None and not asked.gpus:
+            raise ConfigError(
+                f"--{name.replace('_', '-')}: is of a job on more GPUs; add --gpus, such as --gpus 64,2048"
+            )
     if asked.strategy:
         refuse_unknown("strategy", asked.strategy)
     for name in asked.strategies.split(",") if asked.strategies else []:
@@ -228,6 +257,14 @@ def _unit(text: str) -> float:
     except ValueError:
         words = f"{text}: must be seconds, such as 0.001, or the word of a unit, such as ms"
         raise argparse.ArgumentTypeError(words) from None
+
+
+def _gpus(text: str) -> tuple[int, int]:
+    few, _, many = text.partition(",")
+    if not (few.isdecimal() and many.isdecimal() and 0 < int(few) <= int(many)):
+        words = f"{text}: must be the GPUs of the log, and as many or more, such as 64,2048"
+        raise argparse.ArgumentTypeError(words)
+    return int(few), int(many)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -265,7 +302,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--round-s", metavar="S", type=float, help="seconds of a round after its slowest rank (default: the log's)")
     add(
-        "--restart-s", metavar="S", type=float, help=f"seconds until a restarted node computes (default: {RESTART_S:g})"
+        "--restart-s",
+        metavar="S",
+        type=float,
+        help=f"seconds until a restarted node computes (default: as in the log, else {RESTART_S:g})",
     )
     add(
         "--slow-frac",
@@ -291,6 +331,10 @@ def _parser() -> argparse.ArgumentParser:
         default=processors(),
         help="virtual jobs at a time (default: one per processor)",
     )
+    larger = parser.add_argument_group("a larger job: the excess of its steps, and nothing else")
+    larger.add_argument("--gpus", metavar="N,M", type=_gpus, help="GPUs of the log, and of the larger job")
+    larger.add_argument("--then-s", metavar="S", type=float, help="its median step (default: the log's)")
+    larger.add_argument("--then-batch", metavar="N", type=int, help="its samples per step (default: the log's)")
     table = parser.add_argument_group("tables: names of columns")
     for name, default, words in (
         ("rank", "rank", "the rank, a number or a name"),

@@ -42,7 +42,7 @@ NEEDS_PS = "choose topology=ps, or another strategy (docs/topologies.md lists th
 """The cure for a strategy that does not work on all-reduce, as a job's settings have it."""
 PS = "--topology ps, if the job has parameter servers, tries them"
 """The same as an argument of ``advise``."""
-WORDS = frozenset({"rank", "host", "strategy", "straggler", "part", "verdict"})
+WORDS = frozenset({"rank", "host", "strategy", "straggler", "part", "verdict", "cure", "from"})
 
 
 class Job(NamedTuple):
@@ -84,18 +84,32 @@ def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
     """Repeat the job under every strategy and rank; prints what it finds."""
     from analysis.measures.ranking import by_time, ranked
     from analysis.measures.slow_units import hosts_of
-    from analysis.reports.advice import Advice, best_lines, check_sentence, in_numbers, sentences, worst_ranks
-    from analysis.reports.cures import cures
+    from analysis.reports.advice import (
+        Advice,
+        best_lines,
+        check_sentence,
+        in_numbers,
+        price_lines,
+        sentences,
+        worst_ranks,
+    )
+    from analysis.reports.cures import cures, price_sheet
     from stragglab.grids.advice import configured, repeat_all
     from stragglab.terminal.sheets import print_sheet
 
     log, present, found, model, replay = job
-    made = cures(found, replay.restart_s)
+    made = cures(log, found, replay.restart_s)
     advice = Advice(log=log, present=present, found=found, model=model, baseline_error=nan, cures=made)
-    advice = replace(advice, restart_s=replay.restart_s)
+    advice = replace(advice, restart_s=replay.restart_s, restart_from=_restart_from(log, asked))
     for line in sentences(advice):
         console.print(line, markup=False, soft_wrap=True)
     print_sheet(console, worst_ranks(advice), "Ranks that cost most", WORDS)
+    if made:
+        print_sheet(
+            console, price_sheet(made), "Prices of cures that are no strategies, while their causes last", WORDS
+        )
+    for line in price_lines(advice):
+        console.print(line, markup=False, soft_wrap=True)
     names = asked.strategies.split(",") if asked.strategies else list(REMEDIES)
     configs, refused = prepared(job, names, asked.out)
     short, remark = shortened(job, len(configs))
@@ -158,6 +172,7 @@ def not_possible(refused: Mapping[str, str]) -> list[str]:
 
 def replay_of(log: StepLog, model: StepModel, asked: argparse.Namespace) -> Replay:
     """The job to repeat: the record's own, or as many steps as the log has."""
+    from analysis.logs.step_log import RESTARTED
     from stragglab.grids.advice import USUAL_S, Replay
 
     job = log.job
@@ -167,7 +182,9 @@ def replay_of(log: StepLog, model: StepModel, asked: argparse.Namespace) -> Repl
     epochs = int(job["epochs"]) if own else asked.epochs
     num_samples = int(job["num_samples"]) if own else max(1, model.steps // epochs) * batch * log.num_ranks
     known = job.get("own_clock", False)
-    restart_s = asked.restart_s if asked.restart_s is not None else LIVE_RESTART_S if known else RESTART_S
+    restart_s = asked.restart_s
+    if restart_s is None:
+        restart_s = float(job.get(RESTARTED, LIVE_RESTART_S if known else RESTART_S))
     length_s = job.get("jct_s", model.length_s) if own else model.length_s
     return Replay(
         model=model,
@@ -183,6 +200,15 @@ def replay_of(log: StepLog, model: StepModel, asked: argparse.Namespace) -> Repl
         scale=1.0 if known else USUAL_S / model.usual_s,
         horizon_s=GIVEN_UP * length_s,
     )
+
+
+def _restart_from(log: StepLog, asked: argparse.Namespace) -> str:
+    """How the seconds of a restart are known."""
+    from analysis.logs.step_log import RESTARTED
+
+    if asked.restart_s is not None:
+        return "--restart-s"
+    return "as in the log" if RESTARTED in log.job else "assumed; --restart-s says what is right"
 
 
 def not_ranked(console: Console, lines: Sequence[str]) -> int:

@@ -36,6 +36,7 @@ from strategies.protocol.cluster import Places as Places
 from strategies.protocol.cluster import PreemptJob as PreemptJob
 from strategies.protocol.cluster import StartJob as StartJob
 from strategies.protocol.cluster import TaskDemand as TaskDemand
+from strategies.protocol.commands import EVER_S as EVER_S
 from strategies.protocol.commands import Allocate as Allocate
 from strategies.protocol.commands import AnyCommand as AnyCommand
 from strategies.protocol.commands import Apply as Apply
@@ -54,6 +55,7 @@ from strategies.protocol.commands import Restart as Restart
 from strategies.protocol.commands import Retire as Retire
 from strategies.protocol.commands import Score as Score
 from strategies.protocol.commands import Send as Send
+from strategies.protocol.commands import StepAlone as StepAlone
 from strategies.protocol.commands import Stop as Stop
 from strategies.protocol.commands import Wake as Wake
 from strategies.protocol.events import AnyEvent as AnyEvent

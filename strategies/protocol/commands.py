@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Literal
 
 import msgspec
 
 from strategies.protocol.sharing import Demand
 from strategies.protocol.values import Part
+
+EVER_S = sys.float_info.max
+"""``Compute.within_s`` without a limit; JSON has no infinity."""
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", gc=False):
@@ -27,6 +31,14 @@ class Compute(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     num_samples: int
     accum: int = 1
     parts: tuple[Part, ...] = ()
+    within_s: float | None = None
+    """Begin no further micro-batch once computing has taken longer (``Strategy.cuts``): the one in hand is completed.
+
+    ``Grad.ends_s`` says when each ended; None: nobody looks at the time between micro-batches. Not with ``parts`` or
+    for gradients that are held.
+    """
+    requeue: bool = True
+    """Whether the samples of micro-batches that were not begun return to the tail of the queue, or are given up."""
 
 
 class Partition(Command, frozen=True, kw_only=True, tag=True):
@@ -57,6 +69,20 @@ class Apply(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     summed by those that were in the ring before. Workers that leave or enter it must be idle, and one that leaves must
     keep no unused gradient. After a ``Restored`` all are in the ring.
     """
+
+
+class StepAlone(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Let each of these gradients move its worker's own parameters only, where there are no servers.
+
+    The worker's optimizer steps by the mean of the gradient, at rate ``lr * lr_scale``; its next ``Compute`` uses the
+    parameters that result. The gradient stays unused until an ``Apply`` names it, with all others of this kind: then
+    the moves of all workers since the last update, each weighted by its gradients' weights times samples, are one
+    gradient for the outer optimizer (``Strategy.outer``), and all workers have the same parameters again. Workers keep
+    the state of their own optimizers, so after the first such step every ``Apply`` is of this kind.
+    """
+
+    grads: tuple[int, ...]
+    lr_scale: float = 1.0
 
 
 class Send(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
@@ -210,5 +236,5 @@ class Stop(Command, frozen=True, kw_only=True, tag=True):
 
 OfNodes = Restart | Launch | Retire | Repartition | Allocate | Reserve
 AnyCommand = (
-    Compute | Partition | Send | Replicate | Apply | Drop | Score | Evaluate | Checkpoint | OfNodes | Wake | Stop
+    Compute | Partition | Send | Replicate | StepAlone | Apply | Drop | Score | Evaluate | Checkpoint | OfNodes | Wake | Stop
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from strategies.protocol.commands import AnyCommand, Apply, Command, Compute
 from strategies.protocol.events import AnyEvent
@@ -51,6 +51,12 @@ class Strategy(Protocol):
 
     attaches: bool = False
     """Whether it may command ``Apply.children``; refused before the run where no worker can leave the ring."""
+
+    cuts: bool = False
+    """Whether it may command ``Compute.within_s``; refused before the run where no iteration can end early."""
+
+    outer: Mapping[str, Any] = {}
+    """The outer optimizer, by name and fields, of a strategy that needs ``StepAlone``; ``lr`` is its rate."""
 
     fitted: tuple[str, ...] = ()
     """Files by which it predicts, fitted before the job: the name and the start of the SHA-256 of each, for records."""

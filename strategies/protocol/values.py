@@ -40,6 +40,10 @@ class Grad(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
 
     The handle is of all of them together: their samples, the oldest version, the worker of the first.
     """
+    cut_samples: int = 0
+    """Samples that were handed out with ``samples`` and not computed, since time was up (``Compute.within_s``)."""
+    ends_s: tuple[float, ...] = ()
+    """Seconds of computing after which each micro-batch had been computed, of a Compute with ``within_s``."""
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True, gc=False):

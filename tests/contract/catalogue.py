@@ -19,7 +19,7 @@ from runtime.config.instantiate import instantiate
 from runtime.core.job import Job
 from runtime.house import ROOT
 from strategies.protocol import Strategy
-from tests.support.faults import Fault, departures, random_outcome, random_seconds, restarts
+from tests.support.faults import Fault, Outage, departures, random_outcome, random_seconds, restarts
 from tests.support.harness import HeapRun, make_job
 from tests.support.scores import random_scores
 
@@ -56,6 +56,10 @@ HURRIES: dict[str, dict[str, Any]] = {
         "launch_s": 5.0,
         "drain_s": 2.0,
         "hang_s": 10.0,
+    },
+    "dropcompute": {
+        **{"micro_batches": 2, "profile_iters": 2, "warmup_iters": 0},
+        **{"divide_by": "computed", "requeue": True},
     },
     "dynamic_x": {"regroup_iters": 1, "warmup_iters": 0},
     "mlfabric": {"lr_rule": "batch_linear"},
@@ -123,6 +127,12 @@ def make(name: str, **changes: Any) -> Strategy:
 def sample(name: str) -> Strategy:
     """One that nobody plays, for what it says of itself: building hundreds of them would delay every collection."""
     return make(name)
+
+
+@cache
+def has_servers(name: str) -> bool:
+    """Whether the strategy works with parameter servers; if not, it is played by replicas alone."""
+    return "ps" in sample(name).topologies
 
 
 def hurried(name: str) -> Strategy:
@@ -216,6 +226,11 @@ def faults(mode: str, seed: int, num_workers: int) -> list[Fault]:
     return plan[mode]()
 
 
+def without_servers(job: Job, plan: Iterable[Fault]) -> tuple[Job, list[Fault]]:
+    """The same for replicas: what happens to servers happens to nobody."""
+    return msgspec.structs.replace(job, num_servers=0), [fault for fault in plan if not isinstance(fault, Outage)]
+
+
 def uneven_job(num_workers: int, seed: int, **changes: Any) -> Job:
     """Three epochs, some of them overlapping, with sizes that divide badly."""
     return make_job(
@@ -234,8 +249,10 @@ def uneven_job(num_workers: int, seed: int, **changes: Any) -> Job:
 
 def scenario(strategy: Strategy, num_workers: int, mode: str, seed: int) -> HeapRun:
     """An uneven job with random durations."""
-    job = uneven_job(num_workers, seed)
+    job, plan = uneven_job(num_workers, seed), faults(mode, seed, num_workers)
+    if "ps" not in strategy.topologies:
+        job, plan = without_servers(job, plan)
     outcome = random_outcome(seed) if mode != "calm" else (lambda order: "ok")
-    run = HeapRun(strategy, job, random_seconds(seed), faults(mode, seed, num_workers), outcome)
+    run = HeapRun(strategy, job, random_seconds(seed), plan, outcome)
     run.cosine = random_scores(seed)
     return run

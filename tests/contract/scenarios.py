@@ -36,6 +36,7 @@ import msgspec
 
 from runtime.core import inputs
 from strategies.protocol import (
+    EVER_S,
     Apply,
     Arrived,
     Compute,
@@ -53,6 +54,7 @@ from strategies.protocol import (
     Scored,
     Send,
     Started,
+    StepAlone,
     Strategy,
 )
 from tests.contract.catalogue import make
@@ -90,6 +92,8 @@ class Scribe(Rig):
                 self.noted_meanwhile.append(f"[epoch {epoch} begins]")
             case "Requeued", {"worker": worker, "samples": samples}:
                 self.noted_meanwhile.append(f"[{counted(samples)} of worker {worker} back in the queue]")
+            case "GaveUp", {"worker": worker, "samples": samples}:
+                self.noted_meanwhile.append(f"[{counted(samples)} of worker {worker} given up]")
 
     def compute(self, order: Any) -> None:
         super().compute(order)
@@ -124,7 +128,8 @@ def details(what: Any) -> str:
         case Started():
             return f"workers {listed(what.workers)}, batches {listed(what.batch_samples)}"
         case Arrived(grad=grad):
-            return f"gradient {grad.id} of worker {grad.worker}, {counted(grad.samples)}"
+            cut = f" of {grad.samples + grad.cut_samples}" if grad.cut_samples else ""
+            return f"gradient {grad.id} of worker {grad.worker}, {counted(grad.samples)}{cut}"
         case Failed():
             return f"worker {what.worker}, {'retryable' if what.retryable else 'not retryable'}"
         case Lost():
@@ -140,7 +145,8 @@ def details(what: Any) -> str:
             return f"worker {what.worker}, {counted(what.num_samples)}: parts {rows}"
         case Compute():
             parts = f" in {what.accum} micro-batches" if what.accum > 1 else ""
-            return f"worker {what.worker}, {counted(what.num_samples)}{parts}"
+            within = f" within {what.within_s:g} s" if (what.within_s or EVER_S) < EVER_S else ""
+            return f"worker {what.worker}, {counted(what.num_samples)}{parts}{within}"
         case _:
             return details_of_rest(what)
 
@@ -159,6 +165,8 @@ def details_of_rest(what: Any) -> str:
             return f"gradients {listed(what.grads)}" + ("" if what.via is None else f" as a sum of {what.via}")
         case Ready():
             return f"gradient {what.grad.id} of worker {what.grad.worker}, {what.num_bytes} bytes"
+        case StepAlone():
+            return f"gradients {listed(what.grads)}" + ("" if what.lr_scale == 1.0 else f", rate x {what.lr_scale:g}")
         case Drop():
             return f"gradients {listed(what.grads)}, {'requeued' if what.requeue else 'given up'}"
         case Score():

@@ -84,11 +84,13 @@ def crash(run: HeapRun, t: float) -> None:
         run.kill(t, node, t + 1.0)
 
 
-def on_replicas(name: str) -> bool:
-    return "allreduce" in sample(name).topologies
+def servers_of(name: str) -> list[int]:
+    """Numbers of servers with which it is played; 0 for replicas."""
+    topologies = sample(name).topologies
+    return [number for number, topology in ((2, "ps"), (0, "allreduce")) if topology in topologies]
 
 
-JOBS = [(name, servers) for name in NAMES if fits(name, START) for servers in (2, 0) if servers or on_replicas(name)]
+JOBS = [(name, servers) for name in NAMES if fits(name, START) for servers in servers_of(name)]
 FIRST = JOBS[::5]
 SEEDED = [(*job, seed) for seed in SEEDS for job in [*FIRST, *(job for job in JOBS if job not in FIRST)]]
 

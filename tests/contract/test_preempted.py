@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from strategies.protocol import Restored
-from tests.contract.catalogue import NAMES, fits, hurried, uneven_job
+from tests.contract.catalogue import NAMES, fits, has_servers, hurried, uneven_job, without_servers
 from tests.support.faults import Fault, Preempted, preemptions, random_outcome, random_seconds
 from tests.support.harness import HeapRun
 from tests.support.laws import dead, played, unaveraged, unconserved, unlawful, unpicklable, unrepeatable
@@ -21,6 +21,8 @@ PLAYERS = [name for name in NAMES if fits(name, 4)]
 
 def run_of(name: str, seed: int, faults: Sequence[Fault], num_workers: int = 4) -> HeapRun:
     job = uneven_job(num_workers, seed)
+    if not has_servers(name):
+        job, faults = without_servers(job, faults)
     return HeapRun(hurried(name), job, random_seconds(seed), faults, random_outcome(seed))
 
 

@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from analysis.reports.report import finish_run
 from stragglab.vouching.record import verify
 from strategies.protocol import AnyCommand, AnyEvent
-from tests.contract.catalogue import HURRIES, NAMES, USERS, fits, hurried, spec
+from tests.contract.catalogue import HURRIES, NAMES, USERS, fits, has_servers, hurried, spec
 from tests.support.cli import run_cli
 from tests.support.runs import ROOT, read_lines
 from tests.support.virtual_runs import VirtualRun, World, draw_host_world, draw_world
@@ -37,11 +37,13 @@ JOBS = {
     "noise": f"{TRAINED} {HURRIED_STAR} strategy.phi=null",
     "rings": f"{COMMON} {HURRIED_STAR} topology=allreduce strategy.topology=allreduce",
     "telemetry": f"{COMMON} strategy=dlrover cluster=dlrover strategy.sample_s=1 runtime.telemetry_every_s=0.5",
+    "own_steps": f"{COMMON} strategy=local_sgd topology=allreduce",
     "rows": f"{COMMON} strategy=asp record=iterations",
 }
 """Modes that no world has."""
 RARE = {
     "replica": {"Drop", "Evaluated", "Ready", "Replicate", "Replicated", "Send"},
+    "own_steps": {"StepAlone"},
     "reservation": {"Observed", "Reserve", "Reserved"},
     "noise": {"Measured"},
     "telemetry": {"Allocate", "Observed", "Scheduling"},
@@ -65,7 +67,7 @@ UNSEEN = {
 def cases() -> Iterator[ParameterSet]:
     """For every commit those in whose record something rare is, and all of a user's project."""
     for name, world in product(NAMES, WORLDS):
-        if fits(name, 4):
+        if fits(name, 4) and has_servers(name):
             marks = [] if USERS or f"{name}-{world}" in RARE else [pytest.mark.long]
             yield pytest.param(name, world, id=f"{name}-{world}", marks=marks)
 

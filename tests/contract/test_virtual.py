@@ -24,7 +24,7 @@ from runtime.core.recovery.automaton import RESTARTED
 from runtime.virtual.tasks.workers import Workers
 from stragglab.vouching.replaying import build_strategy
 from strategies.protocol import NodeId, Strategy
-from tests.contract.catalogue import NAMES, NUM_WORKERS, USERS, fits, hurried, is_variant, make, marked, sample
+from tests.contract.catalogue import NAMES, NUM_WORKERS, USERS, fits, has_servers, hurried, is_variant, make, marked, sample
 from tests.support.cli import run_cli
 from tests.support.invariants import problems, replay
 from tests.support.laws import Complaints
@@ -77,7 +77,7 @@ CASES = [
     case
     for name in NAMES
     for num_workers in ((4,) if is_variant(name) else NUM_WORKERS)
-    if fits(name, num_workers)
+    if fits(name, num_workers) and has_servers(name)
     for case in cases_of(name, num_workers)
 ]
 WITNESSES = [case for case in CASES if case.name in ("asp", "backup_workers", "bsp") and case.num_workers <= 4]
@@ -322,6 +322,7 @@ def test_run_py_writes_the_same_record_again(name: str, tmp_path: Path, plans: d
         words = ["runtime=virtual", "draw=false", "view=none"]
         trains = bool(sample(name).validation_samples)
         words += ["workload.epochs=1"] if trains else ["backend=none", "workload.target=null"]
+        words += [] if has_servers(name) else ["topology=allreduce"]
         done = run_cli(f"strategy={name}", *words, f"hydra.run.dir={run_dir}", cwd=tmp_path if USERS else ROOT)
         assert done.exit_code == 0, done.err
         records.append((run_dir / "events.jsonl").read_bytes())

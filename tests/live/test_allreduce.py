@@ -195,3 +195,79 @@ def test_each_sample_counts_once_when_a_child_dies_or_a_parent(start: Start, str
     assert len(run.events("Lost")) == 2
     assert_uses_are_exact(run)
     assert_sound(run)
+
+
+# ---- workers that step alone -----------------------------------------------------------------------------------------
+
+ALONE = (*LEDGER, *PACED, ALLREDUCE, "strategy=local_sgd", "strategy.period=3", "save_parameters=true")
+DILOCO = (*DIGITS, *SHORT, *MOMENTUM, ALLREDUCE, "strategy=diloco", "strategy.period=3", "strategy.data=even")
+
+
+def test_each_sample_counts_once_whoever_dies_between_two_averages(start: Start) -> None:
+    run = start("run", *ALONE, "workload.epochs=null")
+    for worker in (1, 0):
+        run.await_training(run.version + 2)
+        assert run.unregister(("worker", worker))
+        run.await_events("Restored", len(run.events("Restored")) + 1)
+    run.await_progress(5)
+    end_exactly(run)
+    assert_sound(run)
+
+
+@pytest.mark.long(like="test_each_sample_counts_once_whoever_dies_between_two_averages")
+def test_steps_alone_are_those_of_the_virtual_clock(start: Start) -> None:
+    """Each worker has the same orders in the same order, and the same losses; parameters differ by the order of sums."""
+    live = start("live", *DILOCO, "cluster.device={base_s: 0.02}").finish()
+    virtual = start("virtual", *DILOCO, "cluster.device={base_s: 0.02}", "runtime=virtual").finish()
+    assert orders_of(live) == orders_of(virtual)
+    assert live.version == virtual.version > 5
+    losses = [
+        [event["loss"] for event in sorted(run.events("Arrived"), key=in_order) if event["grad"]["samples"]]
+        for run in (live, virtual)
+    ]
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+    np.testing.assert_allclose(live.parameters(), virtual.parameters(), rtol=1e-4, atol=1e-6)
+    assert_sound(live)
+
+
+def in_order(event: dict[str, Any]) -> tuple[int, int]:
+    return event["grad"]["worker"], event["grad"]["iteration"]
+
+
+def orders_of(run: Run) -> list[list[str]]:
+    """What each worker is ordered to do, and updates by the workers and iterations of their gradients."""
+    named = {event["grad"]["id"]: in_order(event) for event in run.events("Arrived")}
+    found: list[list[str]] = [[] for _ in range(4)]
+    for command in (command for line in run.lines() for command in line.get("commands", ())):
+        match command:
+            case {"type": "Compute", "worker": worker, "num_samples": samples}:
+                found[worker].append(f"compute {samples}")
+            case {"type": "StepAlone", "grads": [grad]}:
+                found[named[grad][0]].append(f"step by {named[grad]}")
+            case {"type": "Apply", "grads": grads}:
+                for orders in found:
+                    orders.append(f"update of {[named[grad] for grad in grads]}")
+    return found
+
+
+@pytest.mark.long(like="test_each_sample_counts_once_whoever_dies_between_two_averages")
+def test_a_death_between_two_averages_takes_all_back_to_the_last(start: Start) -> None:
+    """The others repeat their steps with the state of their optimizers: gradients and losses are the same again."""
+    run = start("run", *DILOCO, "cluster.device={base_s: 0.03}", "checkpoint_every_s=null")
+    run.await_training(4)
+    assert run.unregister(("worker", 2))
+    (restored,) = run.await_events("Restored")
+    run.finish()
+    again = [event for event in run.events("Arrived") if event["grad"]["version"] == restored["version"]]
+    for worker in (0, 1, 3):
+        losses = [event["loss"] for event in again if event["grad"]["worker"] == worker and event["grad"]["samples"]]
+        first = len(losses) - 3
+        assert losses[:first] == losses[3 : 3 + first] if first > 0 else losses
+    assert_sound(run)
+
+
+@pytest.mark.long(like="test_each_sample_counts_once_whoever_dies_between_two_averages")
+def test_gloo_averages_what_the_ring_averages(start: Start) -> None:
+    ring = start("ring", *DILOCO).finish()
+    gloo = start("gloo", *DILOCO, "topology.collective=gloo").finish()
+    np.testing.assert_allclose(gloo.parameters(), ring.parameters(), rtol=1e-4, atol=1e-6)

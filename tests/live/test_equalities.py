@@ -110,6 +110,7 @@ SPECS = {
     "on the virtual clock": Spec(more=("strategy=bsp", *VIRTUAL)),
     "on a device": Spec(more=("strategy=bsp", "backend.device=fake")),
     "on a device, shm, killed": Spec(4, 2, "shm", (*PACED, "backend.device=fake"), kill_a_worker_and_a_server),
+    "in time": Spec(more=("strategy=dropcompute", "strategy.micro_batches=1", "strategy.threshold_s=1e9")),
     "16 bits": Spec(more=("strategy=bsp", *HALVES)),
     "16 bits, 3 servers, killed": Spec(4, 3, "tcp", (*PACED, *HALVES), kill_a_worker_and_a_server),
 }
@@ -123,6 +124,7 @@ LONG = {
     "on a device, shm, killed",
     "3 workers, epochs apart",
     "on a device",
+    "in time",
     "16 bits, 3 servers, killed",
 }
 """At the ends of their ranges many more strategies are others: ``tests/contract/test_identities.py``."""
@@ -191,6 +193,7 @@ def test_bsp_is_serial_large_batch_sgd(runs: Runs, name: str) -> None:
     "on the virtual clock",
     "on a device",
     "on a device, shm, killed",
+    "in time",
 )
 def test_bit_equal_to_undisturbed_bsp(runs: Runs, name: str) -> None:
     run, reference = runs[name].result(), runs["reference"].result()

@@ -19,7 +19,7 @@ from runtime.api import RunSpec
 from runtime.config.instantiate import instantiate
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
-from runtime.core.job import ApplyOrder, ComputeOrder, Job, ReplicateOrder, SendOrder, SumOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, Job, ReplicateOrder, SendOrder, StepOrder, SumOrder
 from runtime.core.membership import Membership
 from runtime.core.node_orders import (
     AllocateOrder,
@@ -54,6 +54,15 @@ def apply(*grads: int) -> Apply:
 def samples_of(order: ComputeOrder) -> int:
     """Of all its ranges."""
     return sum(work.samples for work in order.ranges)
+
+
+def ends_of(order: ComputeOrder, took_s: float) -> tuple[float, ...]:
+    """Of micro-batches that take equally long, all together ``took_s``, until time is up; none if nobody looks."""
+    if order.within_s is None:
+        return ()
+    ends_s = [took_s * (place + 1) / order.accum for place in range(order.accum)]
+    done = next((place for place, end_s in enumerate(ends_s, 1) if not order.goes_on(end_s)), order.accum)
+    return tuple(ends_s[:done])
 
 
 def make_job(**changes: Any) -> Job:
@@ -127,6 +136,7 @@ class Rig(Scores, Answers):
         self.grads: dict[int, Grad] = {}
         self.applied: list[tuple[float, ApplyOrder, list[Grad]]] = []
         self.effective: list[ApplyOrder] = []
+        self.steps: list[StepOrder] = []
         self.dropped: list[int] = []
         self.sent: list[tuple[float, SendOrder]] = []
         self.sums: list[SumOrder] = []
@@ -179,6 +189,9 @@ class Rig(Scores, Answers):
     def measured(self, ticket: int, sqr_norm: float, server: int = 0, t: float | None = None) -> None:
         """A server's part of the norm of an update."""
         self.core.receive(self.at(None) if t is None else t, inputs.NormPart(server, ticket, sqr_norm))
+
+    def step_alone(self, order: StepOrder) -> None:
+        self.steps.append(order)
 
     def drop(self, grads: tuple[int, ...]) -> None:
         self.dropped += grads
@@ -254,8 +267,11 @@ class Rig(Scores, Answers):
     def arrive(
         self, worker: int, t: float | None = None, *, finite: bool = True, compute_s: float = 1.0, send_s: float = 0.0
     ) -> None:
-        grad_id, timings = self.core.ledger.busy[worker].grad_id, Timings(compute_s=compute_s, send_s=send_s)
-        self.core.receive(self.at(t), inputs.GradientArrived(grad_id, worker, timings, loss=1.0, finite=finite))
+        grad_id = self.core.ledger.busy[worker].grad_id
+        ends_s = ends_of(self.orders[grad_id], compute_s)
+        timings = Timings(compute_s=ends_s[-1] if ends_s else compute_s, send_s=send_s)
+        arrived = inputs.GradientArrived(grad_id, worker, timings, loss=1.0, finite=finite, ends_s=ends_s)
+        self.core.receive(self.at(t), arrived)
 
     def ready(self, worker: int, t: float | None = None, *, num_bytes: int = 100, compute_s: float = 1.0) -> None:
         grad_id, timings = self.core.ledger.busy[worker].grad_id, Timings(compute_s=compute_s)
@@ -314,6 +330,7 @@ class HeapRun(Recovering, Rig):
         self.launch_s = launch_s
         self.took_s: dict[int, float] = {}
         """Of the gradients that are held, or on their way."""
+        self.ends_s: dict[int, tuple[float, ...]] = {}
         super().__init__(strategy, job, **options)
         self.seconds: Seconds = seconds if callable(seconds) else lambda worker, _: seconds[worker]
         self.outcome = outcome
@@ -329,6 +346,8 @@ class HeapRun(Recovering, Rig):
     def compute(self, order: ComputeOrder) -> None:
         super().compute(order)
         took = self.seconds(order.worker, order)
+        if ends_s := ends_of(order, took):
+            self.ends_s[order.grad_id], took = ends_s, ends_s[-1]
         self.push(self.t + took, 1, lambda t: self._computed(t, order, took))
 
     def apply(self, order: ApplyOrder) -> None:
@@ -393,11 +412,8 @@ class HeapRun(Recovering, Rig):
             held = inputs.GradientReady(order.grad_id, order.worker, timings, self.grad_bytes, 1.0, sqr_norm=1.0)
             self.core.receive(t, held)
         elif outcome != "failed":
-            timings = Timings(compute_s=took)
-            self.core.receive(
-                t,
-                inputs.GradientArrived(order.grad_id, order.worker, timings, 1.0, sqr_norm=1.0, finite=outcome == "ok"),
-            )
+            about = (order.grad_id, order.worker, Timings(compute_s=took), 1.0, 1.0, outcome == "ok")
+            self.core.receive(t, inputs.GradientArrived(*about, ends_s=self.ends_s.pop(order.grad_id, ())))
 
     def send(self, order: SendOrder) -> None:
         super().send(order)

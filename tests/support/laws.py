@@ -228,7 +228,7 @@ def uses(run: HeapRun) -> Counter[Sample]:
     """How often each sample is in the parameters now; copies within a round are :func:`miscounted`'s business."""
     found: Counter[Sample] = Counter()
     for update in run.effective:
-        used = [samples_of(run.orders[grad]) for grad in update.grads]
+        used = [samples_of(run.orders[grad])[: run.grads[grad].samples] for grad in update.grads]
         copies = run.grads[update.grads[0]].round is not None
         found.update(set().union(*used) if copies else [sample for own in used for sample in own])
     return found

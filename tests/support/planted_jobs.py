@@ -47,12 +47,12 @@ class Logging(Forgetful):
     def event(self, t: float, event: object, commands: object, version: int, decide_us: float, state: object) -> None:
         if isinstance(event, Arrived) and event.grad.samples == BATCH:
             own_s = event.timings.data_s + event.timings.compute_s
-            step = event.grad.iteration
-            self.rows.append({"rank": event.grad.worker, "step": step, "work": own_s, "end": t})
+            step, injected_s = event.grad.iteration, event.timings.injected_s
+            self.rows.append({"rank": event.grad.worker, "step": step, "work": own_s, "injected": injected_s, "end": t})
 
     @property
     def table(self) -> pd.DataFrame:
-        """Of a job with barriers: ``rank``, ``step``, ``work`` and ``seconds``, the time of the round."""
+        """Of a job with barriers: ``rank``, ``step``, ``work``, of that ``injected``, and ``seconds`` of the round."""
         frame = pd.DataFrame(self.rows).astype({"rank": "int64", "step": "int64"})
         ends = frame.groupby("step")["end"].max()
         rounds = ends.diff().fillna(ends.iloc[0])

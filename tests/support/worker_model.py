@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from runtime.core.data.shards import Range
 from runtime.core.job import ComputeOrder
@@ -27,13 +28,11 @@ class WorkerModel:
     def _arrived(self, iteration: Iteration, timings: Timings, at_s: float) -> None:
         self.arrived.append((iteration.order.worker, timings, at_s))
 
-    def begin(self, sent_s: float, worker: int = 0, samples: int = 20, **injected: float) -> None:
+    def begin(self, sent_s: float, worker: int = 0, samples: int = 20, **given: Any) -> None:
         """A Compute leaves the coordinator."""
-        straggling = {"delay_s": 0.0, "slowdown_frac": 0.0, **injected}
+        more = {"accum": 1, "delay_s": 0.0, "slowdown_frac": 0.0, **given}
         ranges = (Range(0, 0, 0, samples),)
-        order = ComputeOrder(
-            grad_id=self.issued, worker=worker, incarnation=0, version=0, ranges=ranges, accum=1, **straggling
-        )
+        order = ComputeOrder(grad_id=self.issued, worker=worker, incarnation=0, version=0, ranges=ranges, **more)
         self.issued += 1
         self.workers.begin(order, NOTHING, sent_s)
 

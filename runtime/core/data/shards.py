@@ -204,6 +204,19 @@ class Shards:
             self._open_next()
         return self.epochs_done - before
 
+    def divide(self, work_id: int, samples: int, rest_id: int) -> None:
+        """Leave the first ``samples`` samples of a work to it; the rest is handed out under ``rest_id`` from now on."""
+        worker, ranges = self.out[work_id]
+        kept: list[Range] = []
+        for place, work in enumerate(ranges):
+            if work.samples > samples:
+                head, tail = work.cut(samples)
+                self.out[work_id] = worker, (*kept, head) if samples else tuple(kept)
+                self.out[rest_id] = worker, (tail, *ranges[place + 1 :])
+                return
+            kept.append(work)
+            samples -= work.samples
+
     def returned(self, work_id: int, *, to_holder: bool) -> int:
         """Return unapplied work: to the tail, or to the front of its restarting holder's own queue."""
         worker, ranges = self.out.pop(work_id)

@@ -171,7 +171,9 @@ class Recovery:
     def _all_there(self) -> bool:
         """Whether the job can start: replicas of the server have to be there, too."""
         state = self.state
-        return not state.unattached(state.clients) and all(task.state in REACHABLE for task in state.replicas())
+        return not state.unattached(reversed(state.clients)) and all(
+            task.state in REACHABLE for task in state.replicas()
+        )
 
     # ---- death -------------------------------------------------------------------------------------------------------
 

@@ -92,9 +92,13 @@ class Replicas(Policy):
 
     def _settle(self) -> None:
         """When the last awaited replica has reported, all continue from the same version."""
-        awaited = [worker for worker in self.state.workers if self.state.is_awaited(worker)]
-        silent = any(worker.id not in self._versions for worker in awaited)
-        if self.state.phase != Phase.RENDEZVOUS or not awaited or silent:
+        state, said = self.state, self._versions
+        # of ten thousand that report in order, a silent one is found fastest from the end
+        silent = (one.id not in said and state.is_awaited(one) for one in reversed(state.workers))
+        if state.phase != Phase.RENDEZVOUS or any(silent):
+            return
+        awaited = [worker for worker in state.workers if state.is_awaited(worker)]
+        if not awaited:
             return
         self.members.ring = tuple(worker.key for worker in awaited)
         self._primary = awaited[0].id
@@ -177,7 +181,7 @@ class Replicas(Policy):
 
     def still_attaching(self) -> bool:
         """Whether a member of the ring is not attached yet."""
-        return self.state.unattached([self.state.tasks[key] for key in self.members.ring])
+        return self.state.unattached(self.state.tasks[key] for key in reversed(self.members.ring))
 
     def complete(self) -> Restored:
         """Restore the agreed version, then admit workers that came meanwhile."""

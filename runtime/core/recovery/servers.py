@@ -144,7 +144,7 @@ class Servers(Policy):
 
     def still_attaching(self) -> bool:
         """Whether a worker is not attached yet; the evaluator and the scorer are not awaited."""
-        return self.state.unattached(self.state.workers)
+        return self.state.unattached(reversed(self.state.workers))
 
     def complete(self) -> Restored:
         """Restore the checkpoint that all have read; each part has the same version and state."""

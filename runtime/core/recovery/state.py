@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from runtime.core.membership import Membership
 from runtime.core.recovery.checkpoints import Checkpoints
@@ -114,10 +114,9 @@ class RecoveryState:
         """
         return task.state not in self._absent and (task.awaited or task.state != TaskState.PENDING)
 
-    def unattached(self, clients: Sequence[TaskLife]) -> bool:
-        """Whether one of these is awaited and not attached yet."""
-        # called whenever one of a thousand has attached, in order: a missing one is found fastest from the end
-        return any(self.is_awaited(task) and task.state != TaskState.ATTACHED for task in reversed(clients))
+    def unattached(self, clients: Iterable[TaskLife]) -> bool:
+        """Whether one of these is awaited and not attached yet; found fastest if the last ones to attach come first."""
+        return any(task.state != TaskState.ATTACHED and self.is_awaited(task) for task in clients)
 
     def attach(self, task: TaskLife, to: Sequence[Key]) -> None:
         """Order a task to connect, if it is reachable."""

@@ -210,6 +210,7 @@ class LiveJob:
             num_shards=cut.num_shards,
             validation_samples=spec.job.validation_samples,
             optimizer=spec.optimizer,
+            outer=dict(spec.strategy.outer),
             backend=spec.backend_spec,
             task=spec.task_spec,
             device=self.processes.device,

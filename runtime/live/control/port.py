@@ -9,7 +9,7 @@ import msgspec
 
 from runtime.core import inputs
 from runtime.core.executor import Disturb
-from runtime.core.job import ApplyOrder, ComputeOrder, ReplicateOrder, SendOrder, SumOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, ReplicateOrder, SendOrder, StepOrder, SumOrder
 from runtime.core.node_orders import AllocateOrder, NodeOrder
 from runtime.live.control.evaluations import Asked, LiveEvaluations
 from runtime.live.control.following import LiveFollowers
@@ -90,6 +90,10 @@ class LivePort:
             made.grad_id if (made := self._sums.pop(grad_id, None)) else grad_id: weight for grad_id, weight in pairs
         }
         return msgspec.structs.replace(order, grads=tuple(weights), weights=tuple(weights.values()))
+
+    def step_alone(self, order: StepOrder) -> None:
+        """Never called: a strategy that needs this is refused with servers."""
+        raise RuntimeError(f"servers cannot carry out {order}")
 
     def drop(self, grads: tuple[int, ...]) -> None:
         """Order servers to free the memory of gradients, and aggregators not to wait for them."""

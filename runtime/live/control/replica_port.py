@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from runtime.core.job import ApplyOrder, ComputeOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, StepOrder
 from runtime.core.node_orders import AllocateOrder
 from runtime.live.control.port import LivePort
 from runtime.live.transport.messages import (
@@ -12,6 +12,7 @@ from runtime.live.transport.messages import (
     DropGradients,
     JoinCollective,
     Message,
+    MoveAlone,
     ReceiveState,
     Reduce,
     Work,
@@ -70,6 +71,10 @@ class ReplicaPort(LivePort):
             self._tell(worker, ReceiveState(source=source))
         if order.children:
             self._on_left_ring(frozenset(child for child, _ in order.children))
+
+    def step_alone(self, order: StepOrder) -> None:
+        """Order a replica's own step."""
+        self._tell(order.worker, MoveAlone(order=order))
 
     def _on_left_ring(self, children: frozenset[int]) -> None:
         """These will not have the parameters after the next update: another delivers to auxiliary tasks."""

@@ -21,7 +21,7 @@ def input_of(sender: int, message: Message) -> inputs.AnyInput | None:
     match message:
         case Report():
             about = (message.loss, message.sqr_norm, message.finite)
-            return inputs.GradientArrived(message.grad_id, sender, message.timings, *about)
+            return inputs.GradientArrived(message.grad_id, sender, message.timings, *about, ends_s=message.ends_s)
         case GradientReady():
             held = (message.num_bytes, message.loss, message.sqr_norm)
             return inputs.GradientReady(message.grad_id, sender, message.timings, *held)

@@ -20,6 +20,7 @@ from runtime.live.tasks.children import Children, Exchange, ParentLink
 from runtime.live.tasks.collectives.choice import Collective, make_collective, with_collective
 from runtime.live.tasks.collectives.device_group import DeviceGroup
 from runtime.live.tasks.collectives.ring import Ring
+from runtime.live.tasks.own_replica import replica_state
 from runtime.live.tasks.replica_state import ReplicaState
 from runtime.live.tasks.store import save_part
 from runtime.live.tasks.worker import Worker
@@ -41,6 +42,7 @@ from runtime.live.transport.messages import (
     JoinCollective,
     LinkLost,
     Message,
+    MoveAlone,
     NormPart,
     Peer,
     ReceiveState,
@@ -108,6 +110,8 @@ class Replica:
                 return self._compute(message)
             case Reduce():
                 self._reduce(message)
+            case MoveAlone():
+                self._move_alone(message)
             case ReceiveState():
                 self._enter(message)
             case JoinCollective():
@@ -183,6 +187,15 @@ class Replica:
             self.copy.step(message.order, total)
         finally:
             self.copy.release(total)
+        self._count(begun)
+
+    def _move_alone(self, message: MoveAlone) -> None:
+        """Step the own parameters; like an update, that is not part of the wait."""
+        begun = time.perf_counter()
+        self.copy.step_alone(message.order)
+        self._count(begun)
+
+    def _count(self, begun: float) -> None:
         spent_s = time.perf_counter() - begun
         self._reduced_s += spent_s
         self.worker.idle_since += spent_s
@@ -199,9 +212,7 @@ class Replica:
         self.parent.close()
         self._take_over(message.source)
         self.whole = True
-        spent_s = time.perf_counter() - begun
-        self._reduced_s += spent_s
-        self.worker.idle_since += spent_s
+        self._count(begun)
 
     # ---- membership --------------------------------------------------------------------------------------------------
 
@@ -213,7 +224,7 @@ class Replica:
         self.children.close()
         self.acceptor.forget_before(message.generation)
         self._hang_up(*AUXILIARIES)
-        self.copy.drop(tuple(self.copy.grads))
+        self.copy.void()
         version = self.copy.version if self.whole else NOTHING
         self.worker.channel.tell(Halted(generation=self.generation, version=version))
 
@@ -309,9 +320,9 @@ def replica_main(spec: TaskSpec, identity: Identity, buffers_fd: int) -> None:
             beside, side = listen("unix", path=place.side_path)
             listeners.append(beside)
         acceptor, orders = Acceptor(spec.secret, listeners), Orders(channel)
-        copy = ReplicaState(model.initial_parameters(), spec.optimizer, identity)
+        copy = replica_state(model.initial_parameters(), spec.optimizer, identity, spec.outer)
         collective = make_collective(spec, identity, acceptor, orders.look, model)
-        worker = Worker(spec, channel, with_collective(model, collective), copy)
+        worker = Worker(spec, channel, with_collective(model, collective), copy.links)
         replica = Replica(worker, copy, orders, acceptor, collective)
         channel.tell(TaskReady(num_parameters=model.num_parameters, address=place.known_as or address, side=side))
         replica.run()

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from runtime.core.job import ApplyOrder
+from runtime.core.job import ApplyOrder, StepOrder
 from runtime.core.vectors import FloatVector
 from runtime.live.tasks.children import ParentLink
 from runtime.live.tasks.store import ParameterStore
+from runtime.live.tasks.worker import Links
 from runtime.live.transport.auth import Identity
 from runtime.training.norms import sum_sqr_norm
 
@@ -24,6 +25,11 @@ class ReplicaState(ParameterStore):
         self.parent: ParentLink | None = None
         """Where the parameters of the current gradient come from, and the gradient goes; None: they are here."""
         self.received_s = 0.0
+
+    @property
+    def links(self) -> Links:
+        """What the worker computes on."""
+        return self
 
     # ---- as a worker's links -----------------------------------------------------------------------------------------
 
@@ -41,6 +47,14 @@ class ReplicaState(ParameterStore):
             return
         self.hold(ticket, self.grad)
         self.grad = self.buffer()
+
+    def void(self) -> None:
+        """Forget work in progress: all replicas halt."""
+        self.drop(tuple(self.grads))
+
+    def step_alone(self, order: StepOrder) -> None:
+        """Move this replica's own parameters; only a replica that has some is ordered to."""
+        raise RuntimeError(f"{order}: this replica has no parameters of its own")
 
     # ---- an update ---------------------------------------------------------------------------------------------------
 

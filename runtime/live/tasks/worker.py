@@ -8,16 +8,18 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 
-from runtime.backends.base import Model, ordered_batches
+from runtime.backends.base import MicroBatch, Model, ordered_batches
 from runtime.cluster.device import parse_device
 from runtime.core.data.holdout import Holdout
 from runtime.core.data.sampling import sample_epochs, sample_indices
 from runtime.core.data.shards import Cut
+from runtime.core.job import ComputeOrder
 from runtime.core.vectors import FloatVector
 from runtime.live.tasks.client import serve
 from runtime.live.tasks.gradient_cache import GradientCache
@@ -147,9 +149,13 @@ class Worker:
         self.links.receive_params(order.grad_id)
         pulled, cpu_s = time.perf_counter(), time.process_time()
         self.model.attach(self.links.params, self.links.grad)
-        loss_sum = self.model.gradient(batch, ordered_batches(order))
-        samples = sum(part.samples for part in order.ranges)
-        overrun_s, injected_s = self.pacer.hold(pulled, samples, order.delay_s, order.slowdown_frac, accum=order.accum)
+        samples, ends_s = sum(part.samples for part in order.ranges), list[float]()
+        if order.within_s is None:
+            loss_sum = self.model.gradient(batch, ordered_batches(order))
+            paced = self.pacer.hold(pulled, samples, order.delay_s, order.slowdown_frac, accum=order.accum)
+        else:
+            loss_sum, samples, paced = self._compute_in_time(order, batch, pulled, ends_s)
+        overrun_s, injected_s = paced
         computed = time.perf_counter()
         sqr_norm = float(np.dot(self.links.grad, self.links.grad))
         finite = math.isfinite(sqr_norm) and math.isfinite(loss_sum)
@@ -169,6 +175,7 @@ class Worker:
             loss=loss_sum / samples if finite else None,
             sqr_norm=sqr_norm if finite else None,
             finite=finite,
+            ends_s=tuple(ends_s),
         )
         if not order.holds:
             return self._push(report, computed)
@@ -176,6 +183,31 @@ class Worker:
         if finite and self.cache is not None:
             self.cache.keep(order.grad_id, self.links.grad)
         return report
+
+    def _compute_in_time(
+        self, order: ComputeOrder, batch: Any, begun: float, ends_s: list[float]
+    ) -> tuple[float, int, tuple[float, float]]:
+        """Compute micro-batches until time is up; each is paced, and has its part of the injected delay.
+
+        Returns the loss, the computed samples, and (overrun_s, injected_s) as ``Pacer.hold``.
+        """
+        micro, held = ordered_batches(order), list[tuple[float, float]]()
+        sizes = [one.rows.stop - one.rows.start for one in micro]
+
+        def until_time_is_up() -> Iterator[MicroBatch]:
+            """The model asks for the next micro-batch when it has computed the one before."""
+            since = begun
+            for one, size in zip(micro, sizes, strict=True):
+                yield one
+                held.append(self.pacer.hold(since, size, order.delay_s * size / sum(sizes), order.slowdown_frac))
+                since = time.perf_counter()
+                ends_s.append(since - begun)
+                if not order.goes_on(ends_s[-1]):
+                    return
+
+        loss_sum = self.model.gradient(batch, until_time_is_up())
+        overruns_s, injected_s = zip(*held, strict=True)
+        return loss_sum, sum(sizes[: len(held)]), (sum(overruns_s), sum(injected_s))
 
 
 def _gradient_ready(report: Report, num_bytes: int) -> GradientReady:

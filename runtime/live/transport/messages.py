@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from runtime.core.job import ApplyOrder, ComputeOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, StepOrder
 from runtime.core.scoring import Products
 from runtime.live.transport.address import Address
 from runtime.live.transport.task_spec import Place
@@ -333,6 +333,12 @@ class Reduce(Message, frozen=True, kw_only=True, tag=True):
     order: ApplyOrder
 
 
+class MoveAlone(Message, frozen=True, kw_only=True, tag=True):
+    """Replica: step your own parameters by a gradient that you have computed."""
+
+    order: StepOrder
+
+
 class ReceiveState(Message, frozen=True, kw_only=True, tag=True):
     """Copy all state of worker ``source``, which expects that: the replica was a child, and is in the ring again."""
 
@@ -388,6 +394,8 @@ class Report(Message, frozen=True, kw_only=True, tag=True):
     loss: float | None
     sqr_norm: float | None
     finite: bool
+    ends_s: tuple[float, ...] = ()
+    """As in ``Grad``."""
 
 
 class GradientReady(Message, frozen=True, kw_only=True, tag=True):
@@ -559,6 +567,7 @@ AnyMessage = (
     | Halt
     | Reconfigure
     | Reduce
+    | MoveAlone
     | ReceiveState
     | DropGradients
     | JoinCollective

@@ -53,6 +53,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     num_shards: int
     validation_samples: int
     optimizer: dict[str, Any]
+    outer: dict[str, Any] = {}
+    """Optimizer of updates by what replicas have moved their own parameters by; empty: there are none."""
     backend: dict[str, Any]
     task: dict[str, Any]
     device: dict[str, float] | None

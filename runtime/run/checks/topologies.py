@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from runtime.cluster.sum_traces import read_trace
 from runtime.config.abilities import divides_again
 from runtime.config.checking import show
 from runtime.config.rules import Rule
+from runtime.core.collectives.known import MODELLED, SCHEDULES, TRACE
 from runtime.run.checks.facts import Facts
 
 PS, ALLREDUCE = "ps", "allreduce"
@@ -52,6 +56,30 @@ def _not_of_torch(facts: Facts, collective: str) -> bool:
     return facts.topology.collective == collective and facts.backend.framework != "torch"
 
 
+def _late(facts: Facts) -> bool:
+    return facts.topology.collective == "stragglar"
+
+
+def _does_not_fit(facts: Facts) -> bool:
+    """A number of workers for which the collective has no schedule."""
+    known = SCHEDULES.get(facts.topology.collective or "")
+    return known is not None and not known.fits(facts.config.num_workers)
+
+
+def _cuts_in_vain(facts: Facts) -> bool:
+    """Blocks for what has no schedule here."""
+    known = {*SCHEDULES, TRACE}
+    return facts.topology.blocks > 1 and (facts.runtime.real_time or facts.topology.collective not in known)
+
+
+def _trace_of_others(facts: Facts) -> dict[str, object]:
+    """Traces of another number of ranks; raises ``ConfigError`` for what is no trace of a sum."""
+    if facts.topology.collective != TRACE or facts.topology.trace_dir is None:
+        return {}
+    ranks = read_trace(Path(facts.topology.trace_dir)).ranks
+    return {} if ranks == facts.config.num_workers else {"ranks": ranks}
+
+
 TOPOLOGIES: tuple[Rule[Facts], ...] = (
     Rule(
         "parameter servers without a server",
@@ -89,6 +117,58 @@ TOPOLOGIES: tuple[Rule[Facts], ...] = (
         lambda job: _on(ALLREDUCE, job) and job.topology.collective is None,
         "topology.collective=null: topology=allreduce needs one",
         "use ring, gloo, nccl or ddp",
+    ),
+    Rule(
+        "modelled collectives and processes",
+        lambda job: job.topology.collective in MODELLED and job.runtime.real_time,
+        "topology.collective={topology.collective}: is a schedule for the virtual clock",
+        "use runtime=virtual, or topology.collective=ring",
+    ),
+    Rule(
+        "a collective for another number of workers",
+        _does_not_fit,
+        "topology.collective={topology.collective}: has no schedule for cluster.num_workers={config.num_workers}",
+        "use 2, 4, 8 ... workers, or topology.collective=tree or ring",
+    ),
+    Rule(
+        "blocks without a schedule",
+        _cuts_in_vain,
+        "topology.blocks={topology.blocks}: nothing of topology={topology.name} topology.collective="
+        "{topology.collective} runtime={names.runtime} is cut",
+        "use topology.blocks=1, or runtime=virtual topology=allreduce topology.collective=ring, tree, "
+        "halving_doubling or stragglar",
+    ),
+    Rule(
+        "a traced sum without traces, or traces without one",
+        lambda job: (job.topology.collective == TRACE) != (job.topology.trace_dir is not None),
+        "topology.collective={topology.collective} topology.trace_dir={topology.trace_dir}: one needs the other",
+        "use topology.collective=trace and the folder with the traces, or topology.trace_dir=null",
+    ),
+    Rule(
+        "traces of another number of ranks",
+        _trace_of_others,
+        "topology.trace_dir={topology.trace_dir}: is a sum over {ranks} ranks, and there are "
+        "cluster.num_workers={config.num_workers}",
+        "use as many workers, or another trace",
+    ),
+    Rule(
+        "StragglAR without a late worker",
+        lambda job: _late(job) and job.topology.late_worker is None,
+        "topology.late_worker=null: topology.collective=stragglar needs the worker that may be late",
+        "give its number, 0 to one less than cluster.num_workers",
+    ),
+    Rule(
+        "a late worker that does not exist",
+        lambda job: _late(job) and (job.topology.late_worker or 0) >= job.config.num_workers,
+        "topology.late_worker={topology.late_worker}: there are cluster.num_workers={config.num_workers}, numbered "
+        "from 0",
+        "give the number of one of them",
+    ),
+    Rule(
+        "a late worker and another collective",
+        lambda job: not _late(job) and job.topology.late_worker is not None,
+        "topology.late_worker={topology.late_worker}: the others wait for every worker",
+        "use topology.collective=stragglar, or topology.late_worker=null",
     ),
     Rule(
         "replicas and shared memory",

@@ -12,6 +12,7 @@ from runtime.config.checking import show
 from runtime.config.instantiate import TARGET, locate
 from runtime.config.parse import ON_THIS_MACHINE, Config, Names
 from runtime.config.rules import Rule
+from runtime.core.collectives.known import Summing
 from runtime.run.checks.facts import Facts
 from runtime.run.checks.job import CheckedJob
 from runtime.run.jobs.models import Model
@@ -101,6 +102,13 @@ SETS: tuple[Rule[SetFacts], ...] = (
         "policy={config.names.policy}: preempts, and with topology.collective=ddp a job cannot continue after its "
         "replicas have ended",
         "choose topology.collective=ring, or a policy that does not preempt",
+    ),
+    Rule(
+        "a set of jobs and another schedule than a ring",
+        lambda jobs: not Summing(jobs.config.topology.collective or "", jobs.config.topology.blocks).is_ring,
+        "topology.collective={config.topology.collective} topology.blocks={config.topology.blocks}: durations of "
+        "jobs={config.names.jobs} are estimated for a ring",
+        "use topology.collective=ring topology.blocks=1, or one job",
     ),
     Rule(
         "a set of jobs without GPUs",

@@ -62,7 +62,7 @@ def assemble(
     replicas = None
     if not job.num_servers and hosts is None:
         ranks = 1 if profiles[0] is None else profiles[0].ranks
-        replicas = Replicas(clock, costs, num_parameters, members, ranks=ranks)
+        replicas = Replicas(clock, costs, num_parameters, members, ranks=ranks, summing=spec.summing)
     shares_memory = spec.transport == "shm" or not job.num_servers
     if hosts is None and not schedule.kinds & SHARED:
         servers = replicas or Servers(costs, *sizes)
@@ -93,7 +93,7 @@ def assemble(
     on_hosts = replicas or (
         HostServers(machines, costs, *sizes)
         if job.num_servers
-        else HostReplicas(machines, costs, num_parameters, members)
+        else HostReplicas(machines, costs, num_parameters, members, spec.summing)
     )
     on_hosts.divide(job.start_layout)
     paced = [device_of(worker, profiles[worker], hosts) for worker in range(job.num_workers)]
@@ -112,6 +112,7 @@ def assemble(
         default=default,
         uses_cores=THREAD_CORES if hosts is None else costs.worker_cores,
         on_devices="gpu" in schedule.kinds,
+        cuts=spec.strategy.cuts,
         shares_memory=shares_memory,
         seed=job.seed,
         arrived=arrived,

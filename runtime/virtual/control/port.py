@@ -7,11 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runtime.core import inputs
-from runtime.core.job import ApplyOrder, ComputeOrder, ReplicateOrder, SendOrder, SumOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, ReplicateOrder, SendOrder, StepOrder, SumOrder
 from runtime.core.node_orders import AllocateOrder, NodeOrder
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.tasks.followers import Followers
+from runtime.virtual.tasks.model_state import NOTHING
 from runtime.virtual.tasks.models import TaskModels
+from runtime.virtual.tasks.replicas import ReplicaGroup
 from runtime.virtual.tasks.scorer import Scorer
 
 if TYPE_CHECKING:
@@ -39,6 +41,9 @@ class VirtualPort:
         """Update all servers. The data service books the samples afterwards, so its state is that before."""
         self._session.versions.remember(order.version - 1)
         self._orders.append((self._apply, (order,)))
+
+    def step_alone(self, order: StepOrder) -> None:
+        self._orders.append((self._step_alone, (order,)))
 
     def drop(self, grads: tuple[int, ...]) -> None:
         """Discard gradients on all servers."""
@@ -103,10 +108,16 @@ class VirtualPort:
         self._clock.at(sent_s + self._evaluation_s, MESSAGE, self._session.tell, evaluated)
 
     def _save(self, sent_s: float, version: int, state: bytes) -> None:
-        self._session.versions.save(sent_s, version, state, self.model_state.dump())
+        self._session.versions.save(sent_s, version, state, self.model_state.dump_file())
 
     def _compute(self, sent_s: float, order: ComputeOrder) -> None:
-        self.workers.begin(order, self.model_state.gradient(order), sent_s)
+        result = self.model_state.gradient(order) if order.within_s is None else NOTHING  # how much, its end says
+        self.workers.begin(order, result, sent_s)
+
+    def _step_alone(self, sent_s: float, order: StepOrder) -> None:
+        assert isinstance(self.servers, ReplicaGroup)
+        self.model_state.step_alone(order)
+        self.servers.step_alone(order.worker, sent_s)
 
     def _drop(self, sent_s: float, grads: tuple[int, ...]) -> None:
         self.model_state.drop(grads)

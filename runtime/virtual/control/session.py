@@ -356,7 +356,14 @@ class VirtualSession:
         order, result = iteration.order, iteration.result
         if self.telemetry_every_s is not None and self.machines is None:
             self.usage.worked(order.worker, iteration.data_s + iteration.compute_s - iteration.injected_s)
-        arrived = inputs.GradientArrived(order.grad_id, order.worker, timings, *result)
+        ends_s: tuple[float, ...] = ()
+        if order.within_s is not None:
+            ends_s = self.workers.ends_s.pop(order.worker)
+            if order.version != self.coordinator.version:
+                self.fail(f"{order}: on the virtual clock iterations end early only in rounds of all workers")
+                return
+            result = self.model_state.gradient(order, len(ends_s))
+        arrived = inputs.GradientArrived(order.grad_id, order.worker, timings, *result, ends_s=ends_s)
         self.clock.at(taken_s + self.costs.control_s, MESSAGE, self._tell_arrived, arrived)
 
     def _on_held(self, iteration: Iteration, timings: Timings, held_s: float) -> None:

@@ -136,6 +136,7 @@ class VirtualSupervisor:
             self.workers.lose(number)
             if isinstance(self.servers, ReplicaGroup):
                 self.servers.lost(number)
+                self.versions.model_state.lose(number)
         elif effect.key in self.coordinator.members.layout.holders:
             self._pauses.away.add(number)
         if self.recovery.tasks[effect.key].state == TaskState.LEFT:

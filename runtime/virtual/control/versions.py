@@ -172,7 +172,7 @@ class Versions:
             case effects.Reconfigure():
                 self._reconfigure(t, effect)
             case effects.TransferState():
-                pass
+                self.model_state.take_over(effect.to.number, effect.key.number)
             case _:
                 assert_never(effect)
 

@@ -20,7 +20,7 @@ static int may_compute(Loop *l, PyObject *command) {
         !is_whole(field(command, compute_accum), &accum) || field(command, compute_parts) == NULL)
         return 0;
     PyObject *parts = field(command, compute_parts);
-    if (!PyTuple_CheckExact(parts) || PyTuple_GET_SIZE(parts) || worker < 0 || worker >= l->workers)
+    if (!PyTuple_CheckExact(parts) || PyTuple_GET_SIZE(parts) || field(command, compute_within) != Py_None || worker < 0 || worker >= l->workers)
         return 0;
     if (l->busy[worker] >= 0 || l->held[worker] || l->worker_mark[worker] == l->stamp)
         return 0;

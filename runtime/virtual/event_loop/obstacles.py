@@ -18,16 +18,22 @@ from runtime.virtual.tasks.model_state import NoModelState
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.servers import Servers
 from runtime.virtual.tasks.workers import Workers
-from strategies.protocol import Command, Partition, Score, Send
+from strategies.protocol import Command, Partition, Score, Send, StepAlone
 
 WITHOUT = "STRAGGLAB_WITHOUT"
 """Environment variable: ``event_loop`` leaves all to Python, for measurements."""
-UNKNOWN: tuple[type[Command], ...] = (Partition, Score, Send)
+UNKNOWN: tuple[type[Command], ...] = (Partition, Score, Send, StepAlone)
 """Commands of which a strategy that needs them gives too many for the loop."""
 OF_GRADIENTS = frozenset({"Apply", "Checkpoint", "Compute", "Drop", "Evaluate", "Stop", "Wake"})
 """Commands that end no node."""
 UNDISTURBED = frozenset({"delay", "slowdown"})
 """Kinds of disturbance under which no replica is lost."""
+DECLARED = {
+    "measures": "the strategy asks for norms",
+    "cuts": "the strategy lets iterations end early",
+    "attaches": "the strategy makes workers children of others",
+}
+"""What a strategy may declare, with which it is not the loop's."""
 OURS = "strategy:"
 """Prefix of the tags of timers that a strategy has set."""
 
@@ -55,10 +61,7 @@ def _lasting(session: VirtualSession) -> Iterator[str]:
     yield from _of_losses(session)
     if unknown := [command.__name__ for command in UNKNOWN if command in strategy.needs]:
         yield f"the strategy orders {', '.join(unknown)}"
-    if strategy.measures:
-        yield "the strategy asks for norms"
-    if strategy.attaches:
-        yield "the strategy makes workers children of others"
+    yield from (words for name, words in DECLARED.items() if getattr(strategy, name))
     if session.stopwatch is not None:
         yield "decisions are charged by their measured time"
     if session.telemetry_every_s is not None:
@@ -79,13 +82,19 @@ def _of_models(session: VirtualSession) -> Iterator[str]:
     elif not isinstance(workers, Workers) or workers.network is not None:
         yield "workers share limited links"
     elif isinstance(servers, Replicas):
-        needs = {command.__name__ for command in session.spec.strategy.needs}
-        if session.schedule.kinds - UNDISTURBED or needs - OF_GRADIENTS:
-            yield "replicas may be lost"
+        yield from _of_replicas(session, servers)
     elif not isinstance(servers, Servers):
         yield "servers are of an unknown kind"
     elif servers.costs.concurrent_delays:
         yield "a server's delay holds up one update"
+
+
+def _of_replicas(session: VirtualSession, replicas: Replicas) -> Iterator[str]:
+    needs = {command.__name__ for command in session.spec.strategy.needs}
+    if session.schedule.kinds - UNDISTURBED or needs - OF_GRADIENTS:
+        yield "replicas may be lost"
+    if replicas.summing.late_worker is not None:
+        yield "replicas sum while one is late"
 
 
 def _of_losses(session: VirtualSession) -> Iterator[str]:

@@ -4,7 +4,7 @@ static PyObject *Grad_, *Timings_, *Arrived_, *Woke_, *Compute_, *Apply_, *Drop_
 static PyObject *GRAD_NAMES, *TIMINGS_NAMES, *HOST_TIMINGS_NAMES, *ARRIVED_NAMES, *WOKE_NAMES, *EMPTY_TUPLE, *ZERO;
 
 /* Where fields lie in commands; found once, from the descriptors of their slots. */
-static Py_ssize_t compute_worker, compute_samples, compute_accum, compute_parts;
+static Py_ssize_t compute_worker, compute_samples, compute_accum, compute_parts, compute_within;
 static Py_ssize_t apply_grads, apply_weights, apply_scale, apply_measure, apply_children;
 static Py_ssize_t drop_grads, drop_requeue, wake_at, wake_tag, grad_worker;
 
@@ -44,8 +44,8 @@ static int learn_vocabulary(void) {
     if (!module)
         return -1;
     struct { const char *name; PyObject **type; Py_ssize_t fields; } types[] = {
-        {"Grad", &Grad_, 10},      {"Timings", &Timings_, -1}, {"Arrived", &Arrived_, 5}, {"Woke", &Woke_, 2},
-        {"Compute", &Compute_, 4}, {"Apply", &Apply_, 5},     {"Drop", &Drop_, 2},       {"Wake", &Wake_, 2}};
+        {"Grad", &Grad_, 12},      {"Timings", &Timings_, -1}, {"Arrived", &Arrived_, 5}, {"Woke", &Woke_, 2},
+        {"Compute", &Compute_, 6}, {"Apply", &Apply_, 5},     {"Drop", &Drop_, 2},       {"Wake", &Wake_, 2}};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (!(*types[i].type = PyObject_GetAttrString(module, types[i].name)) ||
             (types[i].fields >= 0 && !has_fields(*types[i].type, types[i].fields)))
@@ -54,6 +54,7 @@ static int learn_vocabulary(void) {
     struct { PyObject *type; const char *name; Py_ssize_t *offset; } fields[] = {
         {Compute_, "worker", &compute_worker}, {Compute_, "num_samples", &compute_samples},
         {Compute_, "accum", &compute_accum},   {Compute_, "parts", &compute_parts},
+        {Compute_, "within_s", &compute_within},
         {Apply_, "grads", &apply_grads},       {Apply_, "weights", &apply_weights},
         {Apply_, "lr_scale", &apply_scale},    {Apply_, "measure", &apply_measure},
         {Apply_, "children", &apply_children}, {Drop_, "grads", &drop_grads},

@@ -21,7 +21,7 @@ from runtime.training.optimizers import Optimizer
 from runtime.virtual.clock import MESSAGE, Clock
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.carriers import Carriers
-from runtime.virtual.tasks.model_state import RealModelState
+from runtime.virtual.tasks.model_state import Dumped, RealModelState
 from runtime.virtual.tasks.servers import ServerGroup
 from strategies.protocol import NodeId
 
@@ -201,10 +201,11 @@ class Followers:
             self.replicas.pop(node.number, None)
             self._coming.pop(node.number, None)
 
-    def take_over(self, server: int) -> tuple[int, bytes, Any]:
+    def take_over(self, server: int) -> tuple[int, bytes, Dumped]:
         """Return a replica's version, the data's state and a ``dump``, with which it continues as the server."""
         replica = self.replicas[server]
-        return replica.version, self._states[replica.version], (replica.params, replica.optimizer.state())
+        dumped = Dumped(replica.params, replica.optimizer.state(), None, {})
+        return replica.version, self._states[replica.version], dumped
 
     def begin_again(self) -> None:
         """All continue from one version: nobody follows before it has another copy, and nothing is on its way."""

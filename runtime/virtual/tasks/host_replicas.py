@@ -1,4 +1,4 @@
-"""All-reduce on shared machines: replicas whose ring, steps and copies use the links and processors of their hosts."""
+"""All-reduce on shared machines: replicas whose sums, steps and copies use the links and processors of their hosts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, final
 
+from runtime.core.collectives.known import Summing
 from runtime.core.job import ApplyOrder
 from runtime.core.membership import Membership
 from runtime.virtual.clock import MACHINE
@@ -14,8 +15,8 @@ from runtime.virtual.costs import Carry, Costs
 from runtime.virtual.machines.interface import Then, Work
 from runtime.virtual.machines.kernel import kernel
 from runtime.virtual.machines.tenancy import Machines
-from runtime.virtual.tasks.replicas import ReplicaGroup
-from runtime.virtual.tasks.ring_sum import RingSum
+from runtime.virtual.tasks.collective_sum import CollectiveSum
+from runtime.virtual.tasks.replicas import RING, ReplicaGroup
 from strategies.protocol import NodeId
 
 if TYPE_CHECKING:
@@ -46,16 +47,25 @@ class HostReplicas(ReplicaGroup):
     A step is work of its worker: what a server does to update the whole vector by one gradient.
     """
 
-    def __init__(self, machines: Machines, costs: Costs, num_parameters: int, members: Membership) -> None:
-        super().__init__(costs, num_parameters, members)
+    def __init__(
+        self,
+        machines: Machines,
+        costs: Costs,
+        num_parameters: int,
+        members: Membership,
+        summing: Summing = RING,
+    ) -> None:
+        super().__init__(costs, num_parameters, members, summing)
         self.machines = machines
         self._queues: dict[int, Queue] = {}
         self._members: Sequence[int] = ()
         """Workers that have summed, or are about to sum, the last update."""
-        self._rings: list[RingSum] = []
+        self._sums: list[CollectiveSum] = []
         """Sums that are not complete."""
-        self._last: RingSum | None = None
+        self._last: CollectiveSum | None = None
         """Of the last update, until a replica has made that."""
+        self._early: CollectiveSum | None = None
+        """Of the next update, which replicas have begun before it is ordered, since they do not wait for a late one."""
 
     # ---- what costs what ---------------------------------------------------------------------------------------------
 
@@ -76,6 +86,12 @@ class HostReplicas(ReplicaGroup):
 
     # ---- updates -----------------------------------------------------------------------------------------------------
 
+    def step_alone(self, worker: int, sent_s: float) -> None:
+        self.order(worker, sent_s, partial(self._step_alone, _name(worker)))
+
+    def _step_alone(self, name: str, done: Then) -> None:
+        self.machines.compute(name, self.costs.replica_step_s(self.model_bytes), done)
+
     def schedule_update(self, sent_s: float, num_grads: int) -> None:
         self._sum(sent_s, self.ring)
 
@@ -87,21 +103,38 @@ class HostReplicas(ReplicaGroup):
                 self.order(one, sent_s, copy.join)
 
     def _sum(self, sent_s: float, members: Sequence[int]) -> None:
-        ring = RingSum(self.machines, self.costs, [_name(worker) for worker in members], self.num_parameters)
-        self._rings = [*(one for one in self._rings if one.waiting), ring]
-        self._last, self._members = ring, members
-        for rank, worker in enumerate(members):
-            self.order(worker, sent_s, partial(self._update, ring, rank))
+        ranked = self.summing.ranked(members)
+        early, self._early = self._early, None
+        made = early if early is not None and early.names == [_name(one) for one in ranked] else self._begin(ranked)
+        self._last, self._members = made, members
+        for rank, worker in enumerate(ranked):
+            self.order(worker, sent_s, partial(self._update, made, rank))
 
-    def _update(self, ring: RingSum, rank: int, done: Then) -> None:
-        ring.join(rank, partial(self._on_summed, ring, rank, done))
+    def _begin(self, ranked: Sequence[int]) -> CollectiveSum:
+        names = [_name(worker) for worker in ranked]
+        made = CollectiveSum(self.machines, self.costs, names, self.num_parameters, self.summing)
+        self._sums = [*(one for one in self._sums if one.waiting), made]
+        return made
 
-    def _on_summed(self, ring: RingSum, rank: int, done: Then) -> None:
-        name, end = ring.members[rank].name, partial(self._on_stepped, ring, done)
-        self.machines.compute(name, self.costs.replica_step_s(self.model_bytes), end)
+    def computed(self, worker: int) -> None:
+        if self.summing.late_worker in (None, worker):
+            return
+        if self._early is None:
+            if self.summing.schedule(len(self.ring)).late is None:
+                return
+            self._early = self._begin(self.summing.ranked(self.ring))
+        if (name := _name(worker)) in self._early.names:
+            self._early.begin(self._early.names.index(name))
 
-    def _on_stepped(self, ring: RingSum, done: Then) -> None:
-        if self._last is ring:
+    def _update(self, made: CollectiveSum, rank: int, done: Then) -> None:
+        made.join(rank, partial(self._on_summed, made, rank, done))
+
+    def _on_summed(self, made: CollectiveSum, rank: int, done: Then) -> None:
+        end = partial(self._on_stepped, made, done)
+        self.machines.compute(made.names[rank], self.costs.replica_step_s(self.model_bytes), end)
+
+    def _on_stepped(self, made: CollectiveSum, done: Then) -> None:
+        if self._last is made:
             self._last = None
         done()
 
@@ -159,16 +192,16 @@ class HostReplicas(ReplicaGroup):
 
     def lost(self, worker: int) -> None:
         """It leaves the ring open; all will halt."""
-        for ring in self._rings:
-            if ring.waiting and any(member.name == _name(worker) for member in ring.members):
-                for member in ring.members:
-                    self.machines.forget(member.name)
+        for one in self._sums:
+            if one.waiting and _name(worker) in one.names:
+                for name in one.names:
+                    self.machines.forget(name)
         self._void(worker)
 
     def halt(self) -> None:
         for worker in list(self._queues):
             self._void(worker)
-        self._rings, self._last = [], None
+        self._sums, self._last, self._early = [], None, None
 
     def _void(self, worker: int) -> None:
         queue = self._queues.pop(worker, None)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, cast, final
 
 from runtime.cluster.device import DeviceProfile, Profiles
@@ -31,10 +32,86 @@ from runtime.virtual.tasks.iteration import Arrived, Iteration, WorkerModel
 from runtime.virtual.tasks.jitter import Jitter
 from runtime.virtual.tasks.model_state import Result
 from runtime.virtual.tasks.replicas import ReplicaGroup, Replicas
-from strategies.protocol import NodeId, Timings
+from strategies.protocol import NodeId, Timings, split_evenly
 
 if TYPE_CHECKING:
     from runtime.virtual.compiled._hosts import Chain, Chained, Detour
+
+
+class PartByPart:
+    """One iteration whose worker looks at the time after each micro-batch: it works, is paced, and sleeps a delay."""
+
+    def __init__(self, workers: HostWorkers, iteration: Chained) -> None:
+        self.workers, self.iteration = workers, iteration
+        self.profile = workers.profiles[iteration.order.worker]
+        self.samples = [0, *accumulate(split_evenly(iteration.samples, iteration.order.accum))]
+        self.ends_s: list[float] = []
+        self.injected_s = 0.0
+
+    def _share(self, seconds: Callable[[int, int], float]) -> float:
+        """The seconds of the micro-batch in hand."""
+        done = len(self.ends_s)
+        before_s = seconds(self.samples[done], done) if done else 0.0
+        return seconds(self.samples[done + 1], done + 1) - before_s
+
+    def begin(self) -> None:
+        """Begin the next micro-batch."""
+        workers, costs, name = self.workers, self.workers.costs, self.workers.names[self.iteration.order.worker]
+        whole_s = costs.compute_s(self.samples[-1], len(self.samples) - 1)
+        real_s = self.iteration.amount * (self._share(costs.compute_s) / whole_s if whole_s else 0.0)
+        paced_s = 0.0 if self.profile is None else self._share(self.profile.seconds) * self.iteration.factor
+        self.begun_s = workers.clock.now
+        if not workers.on_devices:
+            workers.machines.compute(name, real_s, partial(self._computed, paced_s))
+            return
+        emulated = real_s < paced_s
+        self._overrun(real_s - paced_s)
+        seconds = costs.slept_s(paced_s) if emulated else real_s
+        workers.machines.compute_on_device(name, seconds, self._paced, emulated=emulated)
+
+    def _computed(self, paced_s: float) -> None:
+        late_s = self.workers.clock.now - self.begun_s - paced_s
+        self._overrun(late_s)
+        if late_s < 0:
+            self._sleep(-late_s, self._paced)
+        else:
+            self._paced()
+
+    def _overrun(self, late_s: float) -> None:
+        if self.profile is not None and late_s > 0:
+            self.iteration.overrun_s += late_s
+
+    def _paced(self) -> None:
+        order, spent_s = self.iteration.order, self.workers.clock.now - self.begun_s
+        size, self.paced_at_s = self._share(lambda samples, _: samples), self.workers.clock.now
+        asked_s = order.delay_s * size / self.samples[-1] + order.slowdown_frac * spent_s
+        if asked_s > 0:
+            self._sleep(asked_s, self._end)
+        else:
+            self._end()
+
+    def _sleep(self, seconds: float, then: Then) -> None:
+        name = self.workers.names[self.iteration.order.worker]
+        self.workers.machines.sleep(name, self.workers.costs.slept_s(seconds), then)
+
+    def _end(self) -> None:
+        """The micro-batch has been computed: begin another, or end the iteration."""
+        workers, iteration, now = self.workers, self.iteration, self.workers.clock.now
+        if iteration.void:
+            return
+        self.injected_s += now - self.paced_at_s
+        self.ends_s.append(now - iteration.since_s)
+        done, count = len(self.ends_s), len(self.samples) - 1
+        if done < count and iteration.order.goes_on(self.ends_s[-1]):
+            self.begin()
+            return
+        worker, costs = iteration.order.worker, workers.costs
+        whole_s = costs.compute_s(self.samples[-1], count)
+        left = 1.0 - costs.compute_s(self.samples[done], done) / whole_s if whole_s else 0.0
+        iteration.cpu_s -= left * iteration.amount / workers.stretch(worker) * workers.uses_cores
+        iteration.computed_s = now - self.injected_s
+        workers.ends_s[worker] = tuple(self.ends_s)
+        iteration.go("computed")
 
 
 @final
@@ -42,7 +119,7 @@ class HostWorkers(WorkerModel):
     """``profiles[k]`` paces worker k; ``default`` a worker that comes to a host without a device of its own.
 
     ``uses_cores``: cores of a host on which a worker computes as fast as the cost model says. ``on_devices``: whether a
-    plan takes a part of workers' devices.
+    plan takes a part of workers' devices; ``cuts``: whether iterations may end early.
     """
 
     def __init__(
@@ -55,6 +132,7 @@ class HostWorkers(WorkerModel):
         default: DeviceProfile | None = None,
         uses_cores: float = THREAD_CORES,
         on_devices: bool = False,
+        cuts: bool = False,
         shares_memory: bool,
         seed: int,
         arrived: Arrived,
@@ -85,7 +163,8 @@ class HostWorkers(WorkerModel):
         self.names = {number: str(NodeId.worker(number)) for number in self.profiles}
         self._there = {number: machines.name_of(name) for number, name in self.names.items()}
         self.aggregators = aggregators
-        detours = self._detours(on_devices=on_devices)
+        self.on_devices = on_devices
+        detours = self._detours(on_devices=on_devices, cuts=cuts)
         self._chain: Chain = kernel().Chain(
             work=machines.task_work,
             clock=machines.clock,
@@ -112,15 +191,15 @@ class HostWorkers(WorkerModel):
         if self.chain is not None and tell is not None:
             self.chain.tell = tell
 
-    def _detours(self, *, on_devices: bool) -> dict[str, Detour]:
+    def _detours(self, *, on_devices: bool, cuts: bool) -> dict[str, Detour]:
         """Return the handlers of stages that the kernel does not carry out, in jobs of this kind."""
         found: dict[str, Detour] = {}
         if isinstance(self.servers, ReplicaGroup):
             found["ordered"] = self._order_replicas
         if isinstance(self.servers, HostReplicas):
             found["updating"] = self._take_turn
-        if on_devices:
-            found["computing"] = self._use_device
+        if on_devices or cuts:
+            found["computing"] = self._compute
         if isinstance(self.servers, ReplicaGroup) or self.held is not None:
             found |= {"computed": self._hold_or_push, "pushing": self._push_elsewhere}
         return found
@@ -201,7 +280,13 @@ class HostWorkers(WorkerModel):
         own_s, carry = self.servers.message(num_bytes)
         self.machines.send(self._name(iteration), path, num_bytes, own_s, then, carry)
 
-    # ---- a device of which a plan takes a part -----------------------------------------------------------------------
+    # ---- a device of which a plan takes a part, and iterations that may end early ------------------------------------
+
+    def _compute(self, iteration: Chained) -> bool:
+        if iteration.order.within_s is None:
+            return self.on_devices and self._use_device(iteration)
+        PartByPart(self, iteration).begin()
+        return True
 
     def _use_device(self, iteration: Chained) -> bool:
         """A device with a profile is as slow as that says, and its turns are counted; nothing is left to pace."""
@@ -287,6 +372,8 @@ class HostWorkers(WorkerModel):
         super()._end(iteration, taken_s)
         if (done := self._turns.pop(iteration.order.worker, None)) is not None:
             done()
+        if isinstance(self.servers, ReplicaGroup):
+            self.servers.computed(iteration.order.worker)
 
     def _abandon(self, worker: int, iteration: Iteration) -> None:
         self._turns.pop(worker, None)

@@ -77,6 +77,8 @@ class WorkerModel(ABC):
         for worker in self.profiles:
             self._enter(worker, 0.0)
         self.under_way: dict[int, Iteration] = {}
+        self.ends_s: dict[int, tuple[float, ...]] = {}
+        """As in ``Grad``, of workers that have computed such an order."""
         self.model_bytes = sum(num_bytes)
 
     @abstractmethod

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,12 +21,13 @@ from runtime.backends.base import Model, micro_batches, ordered_batches
 from runtime.core.data.holdout import Holdout
 from runtime.core.data.sampling import sample_epochs, sample_indices
 from runtime.core.data.shards import Cut
-from runtime.core.job import ApplyOrder, ComputeOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, StepOrder
 from runtime.core.scoring import Products, products
 from runtime.core.vectors import FloatVector, aligned_vector, cut_by_shares, server_range
 from runtime.record.checkpoint import publish_array
 from runtime.training.norms import sum_sqr_norm
 from runtime.training.optimizers import Optimizer, make_optimizer
+from runtime.training.own_steps import Outer, OwnSteps
 from runtime.training.progress import Progress
 
 
@@ -38,11 +39,34 @@ class Result(NamedTuple):
     finite: bool
 
 
+class Dumped(NamedTuple):
+    """Copies of parameters and states of optimizers; ``kept`` are those of workers, as of the last update."""
+
+    params: FloatVector
+    optimizer: dict[str, Any]
+    outer: dict[str, Any] | None
+    kept: dict[int, dict[str, Any]]
+
+
+def _copied(optimizer: Optimizer) -> dict[str, Any]:
+    state = optimizer.state()
+    return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in state.items()}
+
+
 class RealModelState:
-    """One model in this process; gradients wait in pooled vectors, float32 [num_parameters] each."""
+    """One model in this process; gradients wait in pooled vectors, float32 [num_parameters] each.
+
+    ``params`` are common to all workers. With an ``outer`` optimizer a worker may have parameters of its own.
+    """
 
     def __init__(
-        self, model: Model, optimizer: dict[str, Any], cut: Cut, seed: int, validation_samples: int = 0
+        self,
+        model: Model,
+        optimizer: dict[str, Any],
+        cut: Cut,
+        seed: int,
+        validation_samples: int = 0,
+        outer: Mapping[str, Any] | None = None,
     ) -> None:
         self.model, self.cut, self.seed = model, cut, seed
         self.holdout = Holdout(cut.num_samples + validation_samples, validation_samples, seed)
@@ -58,6 +82,9 @@ class RealModelState:
         self._reference: FloatVector | None = None
         self._rule = {name: value for name, value in optimizer.items() if name != "lr"}
         self.optimizer = self.fresh_optimizer()
+        self.outer = Outer(outer, self.optimizer) if outer else None
+        self.own: dict[int, OwnSteps] = {}
+        """By worker that has stepped alone."""
         self.used: Callable[[ApplyOrder, list[FloatVector]], None] | None = None
         """Is given every update with copies of its gradients, for as long as it likes; None: nobody needs them."""
 
@@ -66,22 +93,62 @@ class RealModelState:
         optimizer: Optimizer = make_optimizer(num_elements=self.num_parameters, **self._rule)
         return optimizer
 
-    def gradient(self, order: ComputeOrder) -> Result:
-        """Compute a gradient on the current parameters."""
+    def gradient(self, order: ComputeOrder, passes: int | None = None) -> Result:
+        """Compute a gradient on the current parameters, of the first ``passes`` micro-batches; None: of all."""
         indices = self.holdout.kept(sample_indices(order.ranges, self.cut, self.seed))
         batch = self.model.batch(indices, sample_epochs(order.ranges))
         grad = self._spare.pop() if self._spare else aligned_vector(self.num_parameters)
-        self.model.attach(self.params, grad)
-        loss_sum = self.model.gradient(batch, ordered_batches(order))
+        own = self.own.get(order.worker)
+        self.model.attach(self.params if own is None else own.params, grad)
+        micro = ordered_batches(order)[:passes]
+        loss_sum = self.model.gradient(batch, micro)
         sqr_norm = float(np.dot(grad, grad))
         if not (math.isfinite(sqr_norm) and math.isfinite(loss_sum)):
             self._spare.append(grad)
             return Result(None, None, False)
         self._grads[order.grad_id] = grad
-        return Result(loss_sum / sum(part.samples for part in order.ranges), sqr_norm, True)
+        return Result(loss_sum / micro[-1].rows.stop, sqr_norm, True)
+
+    def step_alone(self, order: StepOrder) -> None:
+        """Step a worker's own parameters by a gradient, which is used then."""
+        grad = self._grads.pop(order.grad_id)
+        if order.worker not in self.own:
+            self._enter(order.worker, self.own[min(self.own)].kept if self.own else self.optimizer)
+        self.own[order.worker].step(grad, order.samples, order.lr)
+        self._spare.append(grad)
+
+    def take_over(self, worker: int, source: int) -> None:
+        """A new worker copies another's state as of the last update."""
+        if source in self.own:
+            self._enter(worker, self.own[source].kept)
+
+    def _enter(self, worker: int, optimizer: Optimizer) -> None:
+        kept = self.fresh_optimizer()
+        kept.load_state(optimizer.state())
+        self.own[worker] = OwnSteps(self.params, kept, self.fresh_optimizer)
+
+    def lose(self, worker: int) -> None:
+        """A worker's own parameters and optimizer are gone with it."""
+        self.own.pop(worker, None)
+
+    def _apply_moves(self, order: ApplyOrder) -> None:
+        """Make an update of what workers have moved their own parameters by."""
+        assert self.outer is not None
+        moves = []
+        for worker, factor in order.moves:
+            moves.append(self._spare.pop() if self._spare else aligned_vector(self.num_parameters))
+            self.own[worker].move(self.params, factor, moves[-1])
+        self.outer.step(self.params, moves, order.lr, order.samples)
+        for own in self.own.values():
+            own.settle(self.params)
+        self._spare += moves
 
     def apply(self, order: ApplyOrder) -> None:
         """Make an update of gradients, which are used then."""
+        if order.moves:
+            self._metrics = None
+            self._apply_moves(order)
+            return
         grads = [self._grads.pop(grad_id) for grad_id in order.grads]
         self._metrics = None
         self.optimizer.step(self.params, grads, order.weights, order.lr, order.samples)
@@ -130,18 +197,29 @@ class RealModelState:
             self.evaluation_took_s = time.perf_counter() - begun_s
         return dict(self._metrics)
 
-    def dump(self) -> tuple[FloatVector, dict[str, Any]]:
-        """A copy of all that a checkpoint holds."""
-        state = self.optimizer.state()
-        copied = {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in state.items()}
-        return self.params.copy(), copied
+    def dump(self) -> Dumped:
+        """A copy of the common state, and of every worker's own optimizer as of the last update."""
+        kept = {worker: _copied(self.own[worker].kept) for worker in sorted(self.own)}
+        outer = None if self.outer is None else _copied(self.outer.optimizer)
+        first = next(iter(kept.values()), None) or _copied(self.optimizer)
+        return Dumped(self.params.copy(), first, outer, kept)
 
-    def load(self, dumped: tuple[FloatVector, dict[str, Any]]) -> None:
-        """Restore a :meth:`dump`; gradients become void."""
+    def dump_file(self) -> Dumped:
+        """A copy of all that a checkpoint holds: of workers' optimizers the first one, which all will read."""
+        return self.dump()._replace(kept={})
+
+    def load(self, dumped: Dumped) -> None:
+        """Restore a dump; gradients become void. A worker that it does not know has no state of its own any more."""
         self.drop(tuple(self._grads))
         self._metrics = None
-        self.params[:] = dumped[0]
-        self.optimizer.load_state(dict(dumped[1]))
+        self.params[:] = dumped.params
+        self.optimizer.load_state(dict(dumped.optimizer))
+        if self.outer is not None:
+            self.outer.optimizer.load_state(dict(dumped.outer or {}))
+        self.own = {worker: self.own[worker] for worker in self.own if worker in dumped.kept}
+        for worker, own in self.own.items():
+            own.kept.load_state(dict(dumped.kept[worker]))
+            own.undo(self.params)
 
     def finish(self, save_to: Path | None) -> str:
         """Save the parameters if configured; return their fingerprint."""
@@ -160,7 +238,7 @@ class NoModelState:
         self.num_parameters, self.progress = num_parameters, progress
         self.evaluation_took_s = 0.0
 
-    def gradient(self, order: ComputeOrder) -> Result:
+    def gradient(self, order: ComputeOrder, passes: int | None = None) -> Result:
         """Nothing is computed, so its report is empty."""
         return NOTHING
 
@@ -172,6 +250,15 @@ class NoModelState:
     def sqr_norms(self, order: ApplyOrder, sizes: Sequence[int]) -> list[float]:
         """Without gradients there are no norms."""
         return []
+
+    def step_alone(self, order: StepOrder) -> None:
+        """Nothing to do: there are no parameters."""
+
+    def take_over(self, worker: int, source: int) -> None:
+        """Nothing to do: no worker has state."""
+
+    def lose(self, worker: int) -> None:
+        """Nothing to do: no worker has state."""
 
     def drop(self, grads: tuple[int, ...]) -> None:
         """Nothing to do: there are no gradients."""
@@ -190,6 +277,8 @@ class NoModelState:
     def dump(self) -> Any:
         """A copy of what the progress model has."""
         return self.progress.state() if self.progress is not None else None
+
+    dump_file = dump
 
     def load(self, dumped: Any) -> None:
         """Restore what :meth:`dump` has returned."""

@@ -9,6 +9,7 @@ shared, too, or a plan disturbs work in progress, :mod:`runtime.virtual.tasks.ho
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import final
 
 import msgspec
@@ -23,6 +24,7 @@ from runtime.virtual.tasks.iteration import Arrived, Iteration, WorkerModel
 from runtime.virtual.tasks.model_state import Result
 from runtime.virtual.tasks.replicas import Replicas
 from runtime.virtual.tasks.servers import Servers
+from strategies.protocol import split_evenly
 
 
 class Paces(msgspec.Struct, frozen=True, gc=False):
@@ -36,6 +38,11 @@ class Paces(msgspec.Struct, frozen=True, gc=False):
     """Of the real computation."""
     paced_s: float | None
     """Of the device's profile; None: there is none."""
+
+    @property
+    def device_s(self) -> float:
+        """Of the worker's device: the longer of the two."""
+        return max(self.real_s, self.paced_s or 0.0)
 
 
 @final
@@ -125,6 +132,8 @@ class Workers(WorkerModel):
         own_s, iteration.overrun_s = self._compute_s(order.worker)
         iteration.injected_s = injected_s = self.costs.slept_s(order.delay_s + order.slowdown_frac * own_s)
         iteration.compute_s = compute_s = own_s + injected_s
+        if order.within_s is not None:
+            compute_s = self._end_in_time(iteration, own_s)
         iteration.since_s = since_s = at_s + compute_s
         if order.holds:
             self.clock.at(since_s, MACHINE, self._keep, iteration)
@@ -134,6 +143,24 @@ class Workers(WorkerModel):
             self.clock.at(since_s + self._transfer_s, MACHINE, self.pushed, iteration)
         else:
             self.clock.at(since_s, MACHINE, self._push, iteration)
+
+    def _end_in_time(self, iteration: Iteration, own_s: float) -> float:
+        """Shorten an iteration to the micro-batches that begin in time; returns its seconds of computing.
+
+        ``own_s`` of the whole batch. Its delay is spread over all samples, as live.
+        """
+        order, whole, ends_s = iteration.order, self._paces[iteration.order.worker], list[float]()
+        sizes = list(accumulate(split_evenly(whole.samples, order.accum)))
+        overrun_s = iteration.overrun_s
+        for place, samples in enumerate(sizes, 1):
+            part = self.pace(order.worker, samples, place).device_s / whole.device_s if whole.device_s else 1.0
+            delay_s = order.delay_s * (samples / whole.samples) + order.slowdown_frac * (own_s * part)
+            iteration.injected_s, iteration.overrun_s = self.costs.slept_s(delay_s), overrun_s * part
+            ends_s.append(own_s * part + iteration.injected_s)
+            if not order.goes_on(ends_s[-1]):
+                break
+        self.ends_s[order.worker], iteration.compute_s = tuple(ends_s), ends_s[-1]
+        return ends_s[-1]
 
     def _begin_push(self, iteration: Iteration) -> None:
         if self.network is None:
@@ -155,6 +182,8 @@ class Workers(WorkerModel):
         if not iteration.void:
             taken_s = self.clock.now if self.shares_memory else max(self.clock.now, self.servers.idle_s)
             self._end(iteration, taken_s)
+            if self._replicas is not None:
+                self._replicas.computed(iteration.order.worker)
 
     def pace(self, worker: int, samples: int, accum: int) -> Paces:
         """The times of a batch of this worker."""

@@ -32,6 +32,7 @@ from strategies.protocol import (
     Restored,
     Scored,
     Started,
+    StepAlone,
     Stop,
     Strategy,
     split_evenly,
@@ -81,7 +82,7 @@ class Composition(Strategy):
         needs = frozenset[type[Command]]({Compute, Apply}).union(*(getattr(part, "needs", ()) for part in everything))
         self.needs = needs | {Drop} if parts.gate.drops else needs
         self.fitted = tuple(sorted({name for part in everything for name in getattr(part, "fitted", ())}))
-        for name in ("measures", "watches_servers", "watches_use"):
+        for name in ("measures", "watches_servers", "watches_use", "cuts", "rescales"):
             setattr(self, name, getattr(self, name) or any(getattr(part, name, False) for part in everything))
         for part in everything:
             self.start_cores = {**self.start_cores, **getattr(part, "start_cores", {})}
@@ -91,7 +92,10 @@ class Composition(Strategy):
         self.replicas = getattr(parts.gate, "num_replicas", 0)
         if self.attaches:
             self.topologies = frozenset({"allreduce"})
-        if parts.gate.rounds and not self.watches_servers and not self.aggregators:
+        self.outer = getattr(parts.gate, "outer", {})
+        if self.outer:
+            self.topologies = frozenset({"allreduce"})
+        elif parts.gate.rounds and not self.watches_servers and not self.aggregators:
             self.topologies = frozenset({"ps", "allreduce"})
         if parts.screen is not None:
             self.validation_samples, self.rescales = parts.screen.validation_samples, parts.screen.rescale
@@ -214,6 +218,8 @@ class Composition(Strategy):
     def _to_commands(self, verdict: Verdict, factor: float = 1.0, requeue: bool | None = None) -> list[AnyCommand]:
         """A verdict as commands; ``factor`` multiplies the weights, ``requeue`` None: the system's setting."""
         commands: list[AnyCommand] = []
+        if verdict.step:
+            commands.append(StepAlone(grads=tuple([grad.id for grad in verdict.step])))
         if verdict.apply:
             self._update(verdict, factor, commands)
         if verdict.drop:
@@ -236,7 +242,7 @@ class Composition(Strategy):
         if not used:
             return
         rule = self._lr_rule
-        weight, scale = mean_weight(samples), lr_scale(rule, assigned, self._global_batch)
+        weight, scale = mean_weight(samples), 1.0 if verdict.outer else lr_scale(rule, assigned, self._global_batch)
         weights = (weight,) * len(used)
         if rule in STALENESS_RULES:
             ages = [self._version - grad.version for grad in used]

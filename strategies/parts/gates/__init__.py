@@ -4,6 +4,7 @@ A gate is a small object that load and node policies compose with: it never sees
 """
 
 from strategies.parts.gates.all import AllGate as AllGate
+from strategies.parts.gates.alone import AloneGate as AloneGate
 from strategies.parts.gates.base import Gate as Gate
 from strategies.parts.gates.base import Verdict as Verdict
 from strategies.parts.gates.bounded import BoundedGate as BoundedGate

@@ -65,6 +65,7 @@ class Roster:
 class Verdict(msgspec.Struct, frozen=True, gc=False):
     """``apply`` these gradients as one update, ``drop`` those, then let the workers ``go`` compute, each in order.
 
+    Workers ``step`` by these gradients alone first; ``outer``: the update is of their moves, by the outer optimizer.
     ``opens``: a round begins with nothing to apply, because no member of the last one is left. ``children`` are the
     update's children, with their parents (``strategies.protocol.Apply``).
     """
@@ -74,6 +75,8 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     go: tuple[int, ...] = ()
     opens: bool = False
     children: tuple[tuple[int, int], ...] = ()
+    step: tuple[Grad, ...] = ()
+    outer: bool = False
 
 
 NOTHING = Verdict()

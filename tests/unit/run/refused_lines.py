@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from runtime.house import ROOT
+
 VIRTUAL = "runtime=virtual workload.target=null"
 NONE = f"{VIRTUAL} backend=none"
 RING = "topology=allreduce"
+TRACES = ROOT / "tests/logs/public/ring_of_8"
+STRAGGLAR = f"{RING} topology.collective=stragglar"
 STEPS = (
     "workload.lr_schedule.name=step +workload.lr_schedule.milestones=[2] +workload.lr_schedule.unit=epochs "
     "+workload.lr_schedule.gamma=2.0"
@@ -52,6 +56,15 @@ REFUSED_LINES: dict[str, str] = {
     "replicas and shares of servers": f"{RING} topology.server_shares=[1,1]",
     "replicas and servers": f"{RING} topology.num_servers=2",
     "replicas without a collective": f"{RING} topology.collective=null",
+    "modelled collectives and processes": f"{RING} topology.collective=tree",
+    "a collective for another number of workers": f"{NONE} {RING} topology.collective=halving_doubling "
+    "cluster.num_workers=6",
+    "blocks without a schedule": f"{RING} topology.blocks=2",
+    "a traced sum without traces, or traces without one": f"{NONE} {RING} topology.collective=trace",
+    "traces of another number of ranks": f"{NONE} {RING} topology.collective=trace topology.trace_dir={TRACES}",
+    "StragglAR without a late worker": f"{NONE} {STRAGGLAR}",
+    "a late worker that does not exist": f"{NONE} {STRAGGLAR} topology.late_worker=4",
+    "a late worker and another collective": f"{RING} topology.late_worker=0",
     "replicas and shared memory": f"{RING} topology.transport=shm",
     "workers with pipeline stages and parameter servers": f"{NONE} cluster=hybrid",
     "micro-batches without samples": f"{NONE} {RING} cluster=hybrid cluster.replica.micro_batches=33",
@@ -95,12 +108,16 @@ REFUSED_LINES: dict[str, str] = {
     "scores and replicas": RING,
     "reservations and replicas": RING,
     "ordered transfers and replicas": RING,
+    "own steps and parameter servers": "",
+    "own steps and a collective that sums gradients": f"{RING} topology.collective=nccl",
     "repartitioning and replicas": RING,
     "replicas outside of the ring and another collective": f"{RING} topology.collective=gloo",
     "replicas outside of the ring and parameter servers": "",
     "ordered transfers and shared memory": SHM,
     "restarts and DDP": f"{RING} {DDP}",
     "dropped gradients and DDP": f"{RING} {DDP}",
+    "dropped gradients and StragglAR": f"{RING} topology.collective=stragglar topology.late_worker=0",
+    "iterations that end early and DDP": f"{RING} {DDP}",
     "nodes that come and go and shared memory": SHM,
     "nodes that come and go and DDP": f"{RING} {DDP}",
     "nodes that come and go and even parts of the data": "strategy.data=even",
@@ -120,6 +137,7 @@ REFUSED_LINES: dict[str, str] = {
     "cluster.hosts.placement=pack",
     "live jobs with DDP and preemption": "runtime=live jobs=list backend=torch cluster=hosts cluster.hosts.gpus=2 "
     f"policy=las {RING} topology.collective=ddp",
+    "a set of jobs and another schedule than a ring": f"{LIST} {RING} topology.collective=tree",
     "a set of jobs without GPUs": "runtime=virtual jobs=list cluster=hosts",
     # jobs of a set by themselves
     "gradients and a model of which only times are known": f"{LIST} {MODEL} backend=torch",

@@ -37,14 +37,16 @@ class Needy(BSP):
 """
 DDP = "topology=allreduce topology.collective=ddp"
 
+SERVED = tuple(name for name in COMMANDS if name != "StepAlone")
+"""What servers can have done."""
 CAN = [
-    ("", COMMANDS),
+    ("", SERVED),
     ("topology=allreduce", ("Compute", "Apply", "Drop", "Restart", "Evaluate", "Checkpoint", "Wake", "Stop")),
-    ("topology=allreduce", (CHILDREN,)),
-    ("topology=allreduce topology.collective=gloo", ("Restart", "Drop")),
+    ("topology=allreduce", (CHILDREN, "StepAlone")),
+    ("topology=allreduce topology.collective=gloo", ("Restart", "Drop", "StepAlone")),
     (DDP, ("Compute", "Apply", "Evaluate", "Checkpoint", "Wake", "Stop")),
-    (VIRTUAL, COMMANDS),
-    ("cluster=hosts", COMMANDS),
+    (VIRTUAL, SERVED),
+    ("cluster=hosts", SERVED),
     (f"{VIRTUAL} backend=none backend.progress=digits_mlp", ("Evaluate", "Partition", "Restart")),
     (f"{VIRTUAL} record=iterations", ("Restart", "Score", "Drop")),
 ]

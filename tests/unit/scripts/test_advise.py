@@ -47,6 +47,10 @@ def test_a_table_becomes_a_ranking_and_a_page(tmp_path: Path, capsys: pytest.Cap
     assert advise.main(words(path, "--compute", "work", "--host", "host", *some)) == 0
     shown = capsys.readouterr()
     assert "persistent straggler: host h2 (rank 2), " in shown.out
+    assert "assumed, to replace: the other hardware is as quick as the median rank" in shown.out
+    assert "host h2 (rank 2): restart now: 77.47 s were lost since step 1, " in shown.out
+    assert "more than a restart costs (60 s, --restart-s); it was due at step 31" in shown.out
+    assert pd.read_csv(tmp_path / "out" / "prices.csv")["cure"].tolist() == ["replace host h2"]
     assert "check: bsp, repeated on the virtual clock, takes 1.0" in shown.out
     out = tmp_path / "out"
     ranking = pd.read_csv(out / "ranking.csv")
@@ -55,6 +59,7 @@ def test_a_table_becomes_a_ranking_and_a_page(tmp_path: Path, capsys: pytest.Cap
     assert ranking.set_index("strategy")["JCT relative to bsp"]["asp"] == pytest.approx(0.4, abs=0.1)
     page = (out / "advice.html").read_text()
     assert "what it needs" in page
+    assert "Prices of cures" in page
     assert "data:image/png" in page
     assert loaded(page) == []
     assert "\N{EN DASH} x" not in page, "a rank that was never slow has no factor"
@@ -71,6 +76,9 @@ def test_a_baseline_that_is_not_repeated_is_not_ranked(tmp_path: Path, capsys: p
     assert advise.main(words(path, *some)) == 1
     shown = capsys.readouterr().out
     assert "off by more than 10% (--limit): nothing is ranked" in shown
+    assert "replace rank 2" in shown, "prices follow from the log, not from the virtual clock"
+    assert "rank 2: wait: 77.47 s were lost since step 1, less than a restart costs" in shown
+    assert "(120 s, assumed; --restart-s says what is right); restart after 4" in shown
     assert not (tmp_path / "out" / "ranking.csv").exists()
 
 
@@ -81,6 +89,7 @@ def test_a_log_without_ranks_says_what_it_can(tmp_path: Path, capsys: pytest.Cap
     assert "40 steps, the first of them left out (--skip 1):" in shown
     assert "39 steps, " in shown
     assert "nothing can be ranked" in shown
+    assert "price" not in shown
     assert advise.main(words(tmp_path / "log.csv", "--skip", "0")) == 1
     assert "40 steps, " in capsys.readouterr().out
 

@@ -53,6 +53,7 @@ class HostModel(WorkerModel):
         shares_memory: bool = False,
         together: bool = False,
         link: float = math.inf,
+        cuts: bool = False,
     ) -> None:
         super().__init__()
         first = Site("host:0", cores, link)
@@ -66,6 +67,7 @@ class HostModel(WorkerModel):
             [profile] * 2,
             self.servers,
             default=default,
+            cuts=cuts,
             shares_memory=shares_memory,
             seed=0,
             arrived=self._arrived,

@@ -9,12 +9,13 @@ from functools import partial
 
 import pytest
 
+from runtime.core.collectives.known import Summing
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
-from runtime.virtual.tasks.ring_sum import RingSum
+from runtime.virtual.tasks.collective_sum import CollectiveSum
 from tests.support.reference_rings import RingCase, ends_of_rings
 
 FREE = Costs()
@@ -46,7 +47,7 @@ class Rings:
         self.ends: list[list[float]] = [[math.inf] * len(ring.hosts) for ring in rings]
         for number, (ring, own) in enumerate(zip(rings, names, strict=True)):
             floats = round(ring.part_bytes) // 4 * len(own)
-            made = RingSum(self.machines, costs, own, floats)
+            made = CollectiveSum(self.machines, costs, own, floats, Summing())
             for rank, start_s in enumerate(ring.start_s):
                 self.clock.at(start_s, MACHINE, made.join, rank, partial(self._ended, number, rank))
 

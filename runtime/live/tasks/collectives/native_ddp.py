@@ -8,7 +8,7 @@ without samples of its own computes a loss of weight 0.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -75,7 +75,7 @@ class NativeModel:
     def batch(self, indices: NDArray[np.int64], epochs: NDArray[np.int64] | None = None) -> Any:
         return self.model.batch(indices, epochs)
 
-    def gradient(self, batch: Any, micro: Sequence[MicroBatch]) -> float:
+    def gradient(self, batch: Any, micro: Iterable[MicroBatch]) -> float:
         """The mean over members of the gradient sums, in the gradient vector; our own loss, summed over the batch.
 
         Coefficients are 1 here: parts are only ever sent to servers.

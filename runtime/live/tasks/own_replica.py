@@ -1,0 +1,117 @@
+"""A replica's copy where replicas also step parameters of their own, between updates of all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, final
+
+from runtime.core.job import ApplyOrder, StepOrder
+from runtime.core.vectors import FloatVector
+from runtime.live.tasks.replica_state import ReplicaState
+from runtime.live.tasks.worker import Links
+from runtime.live.transport.auth import Identity
+from runtime.training.optimizers import make_optimizer
+from runtime.training.own_steps import Outer, OwnSteps
+
+OUTER = "outer."
+"""Prefix of the outer optimizer's state in checkpoints."""
+
+
+def replica_state(
+    initial: FloatVector, optimizer: dict[str, Any], identity: Identity, outer: Mapping[str, Any]
+) -> ReplicaState:
+    """The state of a replica, with parameters of its own if there is an ``outer`` optimizer."""
+    return OwnReplicaState(initial, optimizer, identity, outer) if outer else ReplicaState(initial, optimizer, identity)
+
+
+@final
+class OwnLinks(Links):
+    """A worker's links to parameters of its own, and to a place for its gradient."""
+
+    def __init__(self, copy: OwnReplicaState) -> None:
+        self.copy, self.identity = copy, copy.identity
+
+    @property
+    def params(self) -> FloatVector:
+        return self.copy.own.params
+
+    @property
+    def grad(self) -> FloatVector:
+        return self.copy.grad
+
+    @property
+    def received_s(self) -> float:
+        return self.copy.received_s
+
+    def receive_params(self, ticket: int) -> int:
+        return self.copy.receive_params(ticket)
+
+    def push(self, ticket: int) -> None:
+        self.copy.push(ticket)
+
+
+@final
+class OwnReplicaState(ReplicaState):
+    """``params`` and ``optimizer`` are those of the last update, which others read; the worker has ``own`` ones."""
+
+    def __init__(
+        self, initial: FloatVector, optimizer: dict[str, Any], identity: Identity, outer: Mapping[str, Any]
+    ) -> None:
+        self._outer_fields = outer
+        super().__init__(initial, optimizer, identity)
+
+    @property
+    def links(self) -> Links:
+        return OwnLinks(self)
+
+    def reset(self) -> None:
+        super().reset()
+        self.outer = Outer(self._outer_fields, self.optimizer)
+        make = {"num_elements": self.size, "threads": self._threads, **self._optimizer_fields}
+        self.own = OwnSteps(self.params, self.optimizer, lambda: make_optimizer(**make))
+
+    def void(self) -> None:
+        super().void()
+        self.own.undo(self.params)
+
+    # ---- steps -------------------------------------------------------------------------------------------------------
+
+    def step_alone(self, order: StepOrder) -> None:
+        grad = self._take(order.grad_id)
+        self.own.step(grad, order.samples, order.lr)
+        self._free(order.grad_id, grad)
+
+    def share(self, order: ApplyOrder) -> FloatVector:
+        """The own move, where the update is of moves; a replica without one has not moved."""
+        if not order.moves:
+            return super().share(order)
+        total = self.buffer()
+        self.own.move(self.params, dict(order.moves).get(self.identity.id, 0.0), total)
+        return total
+
+    def step(self, order: ApplyOrder, total: FloatVector) -> None:
+        if not order.moves:
+            super().step(order, total)
+            self.own.undo(self.params)
+            return
+        self.outer.step(self.params, [total], order.lr, order.samples)
+        self.own.settle(self.params)
+        self.version = order.version
+
+    # ---- copying -----------------------------------------------------------------------------------------------------
+
+    def dump(self) -> dict[str, Any]:
+        return {**super().dump(), **{OUTER + name: value for name, value in self.outer.optimizer.state().items()}}
+
+    def load(self, version: int, state: dict[str, Any]) -> None:
+        super().load(version, state)
+        self.outer.optimizer.load_state({name[len(OUTER) :]: state[name] for name in state if name.startswith(OUTER)})
+        self.own.undo(self.params)
+
+    def vectors(self) -> list[FloatVector]:
+        state = self.outer.optimizer.state()
+        return [*super().vectors(), *(state[name] for name in self.outer.optimizer.rule.slots)]  # type: ignore[list-item]
+
+    def taken_over(self, version: int, steps: int) -> None:
+        super().taken_over(version, steps)
+        self.own.undo(self.params)

@@ -1,0 +1,105 @@
+"""Gates whose workers train parameters of their own, and make them common from time to time."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from reading.ranges import Bool, PositiveFloat, check_number, check_settings
+from strategies.parts.gates.base import NOTHING, Roster, Verdict, by_worker
+from strategies.protocol import Command, Grad, StepAlone
+
+
+MOST_MOMENTUM = 0.9999
+"""With 1 the outer optimizer would never slow down."""
+
+
+@dataclass(kw_only=True)
+class AloneGate(ABC):
+    """Abstract: a gate is a dataclass with :meth:`waits`. It may have ``start`` and ``observe_event``, too.
+
+    A worker steps alone until it waits; when all wait, the outer optimizer makes an update of their moves. ``steps``
+    counts each worker's steps since the last update, ``version`` the updates. A worker that finds no more data waits,
+    too. While ``alone`` is false, a round is one gradient of each worker, applied as in BSP; no such round may follow
+    an update of moves.
+
+    Attributes:
+        outer_lr: rate of the outer optimizer, SGD; 1 without momentum gives the average of all workers' parameters.
+        outer_momentum: its momentum.
+        outer_nesterov: whether that is Nesterov's.
+    """
+
+    rounds: ClassVar[bool] = True
+    drops: ClassVar[bool] = False
+    needs: ClassVar[frozenset[type[Command]]] = frozenset({StepAlone})
+    alone = True
+
+    outer_lr: PositiveFloat = 1.0
+    outer_momentum: float = 0.0
+    outer_nesterov: Bool = False
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        check_number("outer_momentum", self.outer_momentum, least=0.0, most=MOST_MOMENTUM)
+        if self.outer_nesterov and not self.outer_momentum:
+            raise ValueError("outer_nesterov=true: needs outer_momentum above 0")
+
+    @property
+    def outer(self) -> Mapping[str, Any]:
+        """The outer optimizer, see ``Strategy.outer``."""
+        momentum = {"momentum": self.outer_momentum, "nesterov": self.outer_nesterov} if self.outer_momentum else {}
+        return {"name": "sgd", "lr": self.outer_lr, **momentum}
+
+    @abstractmethod
+    def waits(self, worker: int) -> bool:
+        """Whether a worker that has made ``steps[worker]`` steps waits for the next update."""
+
+    def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
+        self.roster, self.version = Roster(workers), version
+        self._open()
+        return self.roster.all()
+
+    def _open(self) -> None:
+        self.missing = set(self.roster.members)
+        self.grads: list[Grad] = []
+        self.steps: Counter[int] = Counter()
+
+    def arrived(self, grad: Grad) -> Verdict:
+        worker, step = grad.worker, tuple[Grad, ...]()
+        if grad.samples:
+            self.grads.append(grad)
+            self.steps[worker] += 1
+            step = (grad,) if self.alone else ()
+            if step and not self.waits(worker):
+                return Verdict(step=step, go=(worker,))
+        self.missing.discard(worker)
+        return Verdict(step=step) if self.missing else self._complete(step)
+
+    def lost(self, worker: int, restarting: bool) -> Verdict:
+        if not self.roster.lose(worker, restarting, self.missing):
+            return NOTHING
+        self.missing.discard(worker)
+        return self._complete() if not self.missing and (self.grads or self.roster.deserted) else NOTHING
+
+    def joined(self, worker: int) -> Verdict:
+        opens = not self.roster.members
+        if not self.roster.admits(worker):
+            return NOTHING
+        self.missing.add(worker)
+        return Verdict(go=(worker,), opens=opens)
+
+    def waiting_groups(self) -> list[list[int]]:
+        return [sorted(self.roster.members)]
+
+    def _complete(self, step: tuple[Grad, ...] = ()) -> Verdict:
+        update = by_worker(self.grads)
+        self.version += bool(update)
+        self.roster.enter()
+        self._open()
+        return Verdict(apply=update, go=self.roster.all(), opens=not update, step=step, outer=self.alone)
+
+    def log_state(self) -> dict[str, float | int | str]:
+        return {"steps_alone": len(self.grads) if self.alone else 0}

@@ -1,0 +1,116 @@
+"""``StepAlone``: which gradients move their worker's own parameters, what the next update takes, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from strategies.protocol import Apply, Drop, ProtocolError, StepAlone
+from tests.support.harness import Puppet, Rig, apply, compute, make_job
+
+
+def alone(*grads: int, lr_scale: float = 1.0) -> StepAlone:
+    return StepAlone(grads=grads, lr_scale=lr_scale)
+
+
+def rig(num_servers: int = 0, **changes: object) -> Rig:
+    """Workers 0 and 1 have computed gradients 0 and 1, of 2 samples each."""
+    size = {"num_workers": 2, "global_batch_samples": 4, "batches_per_shard": 8, "num_samples": 64}
+    at = Rig(Puppet(), make_job(num_servers=num_servers, **size, **changes)).start()
+    at.say(*compute(0, 1, num_samples=2))
+    return arrived(at, 0, 1)
+
+
+def arrived(at: Rig, *workers: int) -> Rig:
+    for worker in workers:
+        at.arrive(worker)
+    return at
+
+
+def refusal(at: Rig, *commands: object) -> str:
+    with pytest.raises(ProtocolError) as refused:
+        at.say(*commands)
+    return str(refused.value)
+
+
+def test_an_update_takes_every_workers_move_by_its_samples() -> None:
+    """Worker 0 steps twice by 2 samples, worker 1 once by 2: two thirds and one third. All samples count then."""
+    at = rig()
+    at.say(alone(0, 1), *compute(0, num_samples=2))
+    arrived(at, 0)
+    at.say(alone(2), Apply(grads=(0, 1, 2), weights=(1 / 6,) * 3))
+    assert [(step.grad_id, step.worker, step.samples) for step in at.steps] == [(0, 0, 2), (1, 1, 2), (2, 0, 2)]
+    ((_, order, _),) = at.applied
+    assert order.moves == ((0, pytest.approx(2 / 3)), (1, pytest.approx(1 / 3)))
+    assert (order.lr, order.samples, at.core.shards.samples_applied) == (1.0, 6, 6)
+
+
+def test_a_schedule_counts_a_workers_samples_for_all_workers() -> None:
+    """Rates fall by 1/64 a sample. Whoever is faster, the second step of 2 samples is 4 samples later."""
+    at = rig(lr=2.0, lr_at=lambda samples: 1 - samples / 64)
+    at.say(alone(0), *compute(0, num_samples=2))
+    arrived(at, 0)
+    at.say(alone(2, 1, lr_scale=0.5))
+    assert [step.lr for step in at.steps] == [2.0, 1 - 4 / 64, 1.0]
+    at.say(Apply(grads=(0, 1, 2), weights=(1 / 6,) * 3, lr_scale=0.25))
+    assert at.applied[0][1].lr == 0.25, "the outer rate has no schedule"
+
+
+def test_with_servers_nobody_steps_alone() -> None:
+    assert "servers hold the parameters" in refusal(rig(num_servers=1), alone(0))
+
+
+@pytest.mark.parametrize("grads", [(), (0, 0), (7,)])
+def test_only_unused_gradients_are_stepped_by(grads: tuple[int, ...]) -> None:
+    assert "StepAlone" in refusal(rig(), alone(*grads))
+
+
+def test_a_gradient_is_stepped_by_once() -> None:
+    at = rig()
+    at.say(alone(0))
+    assert "gradient 0 has not arrived, or is used" in refusal(at, alone(0))
+
+
+def test_a_worker_that_computes_does_not_step() -> None:
+    at = rig()
+    assert "only an idle worker of the ring steps alone" in refusal(at, *compute(0, num_samples=2), alone(0))
+
+
+def test_a_gradient_that_has_moved_parameters_is_not_dropped() -> None:
+    at = rig()
+    at.say(alone(0))
+    assert "Drop of [0]: their workers have stepped by them" in refusal(at, Drop(grads=(0,)))
+
+
+@pytest.mark.parametrize("grads", [(0,), (0, 1)])
+def test_an_update_is_of_all_moves_or_of_gradients(grads: tuple[int, ...]) -> None:
+    """Gradient 0 has moved its worker, 1 has not: neither a part of the moves nor both kinds make an update."""
+    at = rig()
+    at.say(alone(0, 1) if len(grads) == 1 else alone(0))
+    assert "an update is of all gradients of such steps" in refusal(at, apply(*grads))
+
+
+def test_after_an_update_of_moves_none_is_of_gradients() -> None:
+    at = rig()
+    at.say(alone(0, 1), Apply(grads=(0, 1), weights=(0.25, 0.25)), *compute(0, 1, num_samples=2))
+    arrived(at, 0, 1)
+    assert "an update is of all gradients of such steps" in refusal(at, apply(2, 3))
+
+
+def test_after_a_loss_before_any_such_update_gradients_are_applied_as_before() -> None:
+    """All have the parameters and optimizers of one version again, as if nobody had stepped."""
+    at = rig()
+    at.say(alone(0, 1))
+    at.core.strategy.reply = lambda event: ()  # type: ignore[attr-defined]
+    at.lose(1, restarting=False)
+    at.restore()
+    at.say(*compute(0, num_samples=2))
+    arrived(at, 0)
+    at.say(apply(max(at.orders)))
+    assert at.applied[-1][1].moves == ()
+    assert at.core.shards.samples_applied == 2
+
+
+def test_moves_have_no_norm_and_no_children() -> None:
+    at = rig()
+    at.say(alone(0, 1))
+    assert "moves have no norm" in refusal(at, Apply(grads=(0, 1), weights=(0.25, 0.25), measure=True))
