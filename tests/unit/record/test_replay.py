@@ -201,8 +201,8 @@ def test_the_first_difference_is_shown(asp: Path, replayed: Replay) -> None:
     compute = f"        -> Compute: worker {grad['worker']}, num_samples"
     assert out[2] == f"seq {seq}, t {line['t']}"
     assert out[3].startswith(f"    Arrived: grad (id {grad['id']}, worker {grad['worker']}, incarnation ")
-    assert out[4:7] == ["    expected (as recorded):", apply, f"{compute} 3, accum 1"]
-    assert out[7:10] == ["    got (now):", apply, f"{compute} 2, accum 1"]
+    assert out[4:7] == ["    expected (as recorded):", apply, f"{compute} 3, accum 1, requeue True"]
+    assert out[7:10] == ["    got (now):", apply, f"{compute} 2, accum 1, requeue True"]
     assert out[10:] == [f"result    different at seq {seq}, after {before} identical events"]
 
 
