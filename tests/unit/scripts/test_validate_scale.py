@@ -13,7 +13,7 @@ import pytest
 
 from runtime.errors import ConfigError
 from scripts.measure import validate_scale
-from scripts.measure.validate_scale import OF_PAIRS, Job, fetch, jobs, main, measured, pairs
+from scripts.measure.validate_scale import OF_PAIRS, Job, fetch, jobs, main, measured, pairs, table_of
 from tests.support.runs import ROOT
 
 FETCHED = os.environ.get("STRAGGLAB_MLPERF_SCALE")
@@ -38,7 +38,7 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         digest = hashlib.sha256(content).hexdigest()
-        index.append(("A", "GPT", str(gpus), "results", "c0ffee", f"{gpus}_{run}.txt", digest))
+        index.append(("A", "GPT-3", str(gpus), "results", "c0ffee", f"{gpus}_{run}.txt", digest))
     with (tmp_path / "index.csv").open("w", newline="") as file:
         csv.writer(file).writerows(index)
     monkeypatch.setattr(validate_scale, "INDEX", tmp_path / "index.csv")
@@ -86,10 +86,22 @@ def test_the_page_and_its_figure_are_written(published: Path, monkeypatch: pytes
     assert main(words) == 0
     text = page.read_text()
     assert "of 2 pairs the laws" in text.partition(OF_PAIRS[0])[2].partition(OF_PAIRS[1])[0]
-    assert "| GPT, A | 64 to 256 | 10.0" in text
+    assert "| GPT-3, A | 64 to 256 | " in text
     assert "| 32 | 1.0" in text
     with (page.parent / "images" / "scale.csv").open() as file:
-        assert [row["then_gpus"] for row in csv.DictReader(file)] == ["128", "256"]
+        rows = list(csv.DictReader(file))
+    assert [row["then_gpus"] for row in rows] == ["128", "256"]
+    assert [len(row["repeats_ms"].split()) for row in rows] == [0, 1]
+
+
+def test_the_page_lists_what_is_not_explained(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = list(pairs([measured(job, fetch(job, published / "logs", source(published))) for job in jobs()]))
+    monkeypatch.setattr(validate_scale, "EXPLAINED", 1e6)
+    assert [row.split(" | ")[-1] for row in table_of(found)[2:]] == ["yes |", "yes |"]
+    monkeypatch.setattr(validate_scale, "ALWAYS_LISTED", "another")
+    assert len(table_of(found)) == 2
+    monkeypatch.setattr(validate_scale, "EXPLAINED", 0.0)
+    assert [row.split(" | ")[1] for row in table_of(found)[2:]] == ["64 to 128", "64 to 256"]
 
 
 @pytest.mark.skipif(not FETCHED, reason="needs the logs: STRAGGLAB_MLPERF_SCALE=data/raw/mlperf")
