@@ -23,7 +23,7 @@ from runtime.live.control.tasks import MAX_FUTILE
 from runtime.virtual.clock import MESSAGE
 from runtime.virtual.control.session import VirtualSession
 from strategies.protocol import NodeId, Strategy
-from tests.contract.catalogue import NAMES, fits, hurried, make, sample
+from tests.contract.catalogue import NAMES, fits, has_servers, hurried, make, sample
 from tests.support.elastic import Wanderer
 from tests.support.faults import departures, preemptions, quarters, random_outcome, random_seconds, restarts
 from tests.support.harness import HeapRun, make_job
@@ -64,7 +64,7 @@ def schedule(number: int) -> Schedule:
     names = [*NAMES, WANDERER, WANDERER]
     name = names[number // 2 % len(names)]
     size = random.choice([size for size in (2, 3, 4, 5) if name == WANDERER or fits(name, size)] or [4])
-    topologies = ["servers"]
+    topologies = ["servers"] if name == WANDERER or has_servers(name) else []
     if name == WANDERER or "allreduce" in sample(name).topologies:
         topologies.append("allreduce")
     if name == "mlfabric":
