@@ -156,7 +156,7 @@ def _lies_beyond(values: Floats, phase: int, every: int, sign: float) -> bool:
 def _jitter_and_pauses(values: Floats) -> tuple[float, float, float, float]:
     """Mean and deviation of a normal, and chance and mean of an exponential added to it, by maximum likelihood."""
     from scipy.optimize import minimize
-    from scipy.special import expit, log_ndtr, logit
+    from scipy.special import expit, log_expit, log_ndtr, logit
 
     middle = float(np.median(values))
     spread = float(middle - np.quantile(values, 0.25)) / 0.6745
@@ -165,11 +165,11 @@ def _jitter_and_pauses(values: Floats) -> tuple[float, float, float, float]:
     scaled = (values - middle) / spread
 
     def unlikely(point: Sequence[float]) -> float:
-        mean, sigma, frac, pause = point[0], np.exp(point[1]), expit(point[2]), np.exp(point[3])
+        mean, sigma, odds, pause = point[0], np.exp(point[1]), point[2], np.exp(point[3])
         z, ratio = (scaled - mean) / sigma, sigma / pause
         without = -0.5 * z**2 - np.log(sigma) - 0.5 * np.log(2 * np.pi)
         with_one = 0.5 * ratio**2 - z * ratio + log_ndtr(z - ratio) - np.log(pause)
-        return -float(np.logaddexp(np.log1p(-frac) + without, np.log(frac) + with_one).sum())
+        return -float(np.logaddexp(log_expit(-odds) + without, log_expit(odds) + with_one).sum())
 
     found = min(
         (

