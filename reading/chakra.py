@@ -19,7 +19,7 @@ _AFTER = (4, 5)
 
 
 class Node(NamedTuple):
-    """One node; what is no number counts as 0."""
+    """One node; a field without a number counts as 0."""
 
     number: int
     kind: int

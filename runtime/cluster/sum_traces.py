@@ -48,7 +48,7 @@ def read_trace(folder: Path) -> Schedule:
 
 
 def _steps(path: Path) -> Iterator[Step]:
-    """What one rank sends and receives, in the order of its file."""
+    """The messages that one rank sends and receives, in the order of its file."""
     try:
         with unpacked(path, MOST_BYTES) as file:
             found = list(nodes(file.read()))

@@ -51,7 +51,7 @@ class OwnSteps:
             raise ProtocolError(f"Drop of {stepped}: their workers have stepped by them")
 
     def moves(self, used: Sequence[Grad], weights: Sequence[float], version: int) -> tuple[tuple[int, float], ...]:
-        """What the update of ``version`` takes of each worker's move, which is used then; empty: it is of gradients.
+        """The part of each worker's move in the update of ``version``, which uses it up; empty: it is of gradients.
 
         Raises ``ProtocolError`` if some of the gradients have moved parameters and others have not, or not all that
         have are named.

@@ -15,8 +15,7 @@ from strategies.protocol import AnyEvent, Grad, Restored, Started
 class PeriodicGate(AloneGate):
     """``period`` own steps of every worker between two updates; ``bsp_frac`` of the job's samples by BSP first.
 
-    ``samples`` are those of all updates until each version, as far as these are of BSP: after a rollback the phase is
-    that of the version.
+    ``samples`` counts, until each version, the samples of BSP's updates: a rollback returns to the phase of its version.
     """
 
     period: PositiveInt = 8

@@ -119,7 +119,7 @@ class Summing(msgspec.Struct, frozen=True):
 def schedule_of(collective: str, size: int, blocks: int = 1) -> Schedule:
     """The schedule of a collective among so many ranks; a ring where it has none for so many, as after a loss.
 
-    What ``torch.distributed`` sums (``gloo``, ``nccl``, ``ddp``) is modelled as a ring.
+    Sums of ``torch.distributed`` (``gloo``, ``nccl``, ``ddp``) are modelled as a ring.
     """
     known = SCHEDULES.get(collective, SCHEDULES["ring"])
     return pipelined(known.make(size) if known.fits(size) else ring(size), blocks)

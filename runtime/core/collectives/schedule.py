@@ -55,7 +55,7 @@ class Schedule(msgspec.Struct, frozen=True):
 
     @property
     def sent_frac(self) -> float:
-        """What a rank sends, on average, over the vector."""
+        """Bytes that a rank sends, on average, relative to the whole vector."""
         parts = sum(one.hi - one.lo for transfers in self.rounds for one in transfers)
         return parts / (self.blocks * self.parts * self.ranks)
 
@@ -121,7 +121,7 @@ class Turns(NamedTuple):
 
 
 def turns_of(schedule: Schedule, num_parameters: int) -> list[Turns]:
-    """What every rank sends and receives."""
+    """The messages that every rank sends and receives."""
     ends = [0]
     for size in schedule.part_bytes(num_parameters):
         ends.append(ends[-1] + size)

@@ -43,11 +43,11 @@ def schedule_of_traces(ranks: Sequence[Sequence[Step]]) -> Schedule:
     """The schedule of a sum of which every rank has carried out these steps, one after another.
 
     Raises:
-        ValueError: it is no sum, or parts cannot be told; the reason is one line.
+        ValueError: it is no sum, or its parts are not known; the reason is one line.
     """
     sizes = {step.num_bytes for steps in ranks for step in steps}
     if len(sizes) > 1:
-        raise ValueError(f"has messages of {min(sizes):,} to {max(sizes):,} bytes; parts are told where all are equal")
+        raise ValueError(f"has messages of {min(sizes):,} to {max(sizes):,} bytes; parts are known where all are equal")
     messages = list[_Message]()
     sent: list[list[int]] = [[] for _ in ranks]
     waiting: defaultdict[tuple[int, int, int], deque[int]] = defaultdict(deque)

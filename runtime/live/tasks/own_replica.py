@@ -52,7 +52,7 @@ class OwnLinks(Links):
 
 @final
 class OwnReplicaState(ReplicaState):
-    """``params`` and ``optimizer`` are those of the last update, which others read; the worker has ``own`` ones."""
+    """``params`` and ``optimizer`` are as of the last update, and others read them; the worker has ``own`` ones."""
 
     def __init__(
         self, initial: FloatVector, optimizer: dict[str, Any], identity: Identity, outer: Mapping[str, Any]

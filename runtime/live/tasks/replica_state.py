@@ -28,7 +28,7 @@ class ReplicaState(ParameterStore):
 
     @property
     def links(self) -> Links:
-        """What the worker computes on."""
+        """The vectors on which the worker computes."""
         return self
 
     # ---- as a worker's links -----------------------------------------------------------------------------------------

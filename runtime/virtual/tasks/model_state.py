@@ -40,7 +40,7 @@ class Result(NamedTuple):
 
 
 class Dumped(NamedTuple):
-    """Copies of parameters and states of optimizers; ``kept`` are those of workers, as of the last update."""
+    """Copies of parameters and states of optimizers; ``kept`` belong to workers, as of the last update."""
 
     params: FloatVector
     optimizer: dict[str, Any]

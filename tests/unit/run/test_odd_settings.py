@@ -47,6 +47,7 @@ NEEDS = {
     "policy": JOBS,
     "prevention": JOBS,
     "prevention/star": f"{JOBS} strategy=star_h strategy.prevent=true",
+    **{f"strategy/{name}": "topology=allreduce" for name in ("local_sgd", "post_local_sgd", "diloco")},
     "straggler/trace": "straggler.path=injectors/traces/example.csv",
     "straggler/disrupted_host": HOSTS,
     "straggler/link_throttle": HOSTS,

@@ -138,7 +138,10 @@ def test_refused(line: str, message: str, files: Path, tmp_path: Path, monkeypat
     "line",
     [
         *long_after(GOOD_LINES, always=len(GOOD_LINES) // 4),
-        pytest.param(f"-m {VIRTUAL} cluster.costs=ideal,local_tcp strategy=glob(*,exclude=[local_sgd,post_local_sgd,diloco])", marks=pytest.mark.long),
+        pytest.param(
+            f"-m {VIRTUAL} cluster.costs=ideal,local_tcp strategy=glob(*,exclude=[local_sgd,post_local_sgd,diloco])",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_accepted(line: str, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
