@@ -15,7 +15,7 @@ from strategies.protocol import AnyEvent, Grad, Restored, Started
 class PeriodicGate(AloneGate):
     """``period`` own steps of every worker between two updates; ``bsp_frac`` of the job's samples by BSP first.
 
-    ``samples`` counts, until each version, the samples of BSP's updates: a rollback returns to the phase of its version.
+    ``samples`` counts, until each version, the samples of BSP's updates: a rollback returns to its version's phase.
     """
 
     period: PositiveInt = 8
