@@ -9,7 +9,7 @@ import pytest
 
 from analysis.reports.vouching import check_sums, files_of
 from stragglab.vouching.record import verify
-from tests.contract.catalogue import NAMES
+from tests.contract.catalogue import NAMES, has_servers
 from tests.contract.test_records import verified
 from tests.support.leaks import Start
 from tests.support.runs import DIGITS
@@ -31,7 +31,8 @@ MODES = {
     "name", [pytest.param(name, marks=[] if name in FAMILIES else [pytest.mark.long]) for name in NAMES]
 )
 def test_every_strategy_leaves_a_record_that_verifies(start: Start, name: str) -> None:
-    run = start("run", *SHORT, f"strategy={name}").finish()
+    topology = () if has_servers(name) else ("topology=allreduce",)
+    run = start("run", *SHORT, *topology, f"strategy={name}").finish()
     assert verified(run.run_dir) == []
 
 
