@@ -50,8 +50,7 @@ def gather(
     if not isinstance(ranks_of_rows.dtype, pd.CategoricalDtype):  # a text per row would take most of the memory
         ranks_of_rows = ranks_of_rows.astype("str").astype("category")
     rows = rows.assign(rank=ranks_of_rows, step=rows["step"].astype("int64"))
-    restart = _restart(rows)
-    rows, repeated = _latest(source, rows)
+    rows, restart, repeated = _latest(source, rows)
     num_ranks = rows["rank"].nunique()
     if num_ranks > MOST_RANKS:
         raise LogError(
@@ -126,13 +125,13 @@ def refuse_several(source: str, rows: pd.DataFrame) -> None:
 
 
 def _restart(rows: pd.DataFrame) -> dict[str, float]:
-    """The seconds of a restart, if steps were done again and the log says when: from the first try to the next.
+    """The seconds of a restart by which steps were done again, if the log says when: from the first try to the next.
 
     They contain the work that is done again. A rank's first restart counts, and of ranks the median. If the first step
     is there again, steps may be counted from the start in every epoch.
     """
     again = rows.duplicated(["rank", "step"], keep=False)
-    if "begin_s" not in rows or not again.any() or rows.loc[again, "step"].min() == rows["step"].min():
+    if "begin_s" not in rows or rows.loc[again, "step"].min() == rows["step"].min():
         return {}
     tries = rows[again].sort_values(["rank", "step"], kind="stable")
     tries = tries.assign(since_s=tries.groupby(["rank", "step"], observed=True)["begin_s"].diff())
@@ -140,11 +139,11 @@ def _restart(rows: pd.DataFrame) -> dict[str, float]:
     return {RESTARTED: float(first.median())} if len(first) else {}
 
 
-def _latest(source: str, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Keep the later try of steps that a job did again after a restart, and say so."""
+def _latest(source: str, rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, float], list[str]]:
+    """Keep the later try of steps that a job did again after a restart; returns what that cost, and remarks."""
     earlier = rows.duplicated(["rank", "step"], keep="last")
     if not earlier.any():
-        return rows, []
+        return rows, {}, []
     refuse_several(source, rows)
     again = rows.loc[earlier, "step"]
     again_all = again.min() == rows["step"].min() and again.max() == rows["step"].max()
@@ -153,10 +152,11 @@ def _latest(source: str, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         if again_all
         else ""
     )
-    return rows[~earlier], [
+    remark = (
         f"{again.nunique()} steps from {again.min()} to {again.max()} are there more than once, as of a job that was "
         f"restarted: the last time counts{cure}"
-    ]
+    )
+    return rows[~earlier], _restart(rows), [remark]
 
 
 def tell_apart(log: StepLog) -> StepLog:

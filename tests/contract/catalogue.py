@@ -135,6 +135,11 @@ def has_servers(name: str) -> bool:
     return "ps" in sample(name).topologies
 
 
+def on_replicas() -> list[str]:
+    """The strategies that need ``topology=allreduce``."""
+    return [name for name in NAMES if not has_servers(name)]
+
+
 def hurried(name: str) -> Strategy:
     """A fresh strategy that has something to decide within seconds."""
     return make(name, **HURRIES.get(name, {}))

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from analysis.about import ABOUT
 from runtime.config.instantiate import instantiate
 from runtime.core.elastic import RETIRED
 from runtime.core.recovery.automaton import RESTARTED
@@ -28,6 +29,7 @@ from tests.contract.catalogue import (
     is_variant,
     make,
     marked,
+    on_replicas,
     scenario,
     short_cases,
     spec,
@@ -181,6 +183,10 @@ def test_a_setting_out_of_range_is_refused_by_its_name(name: str, field: str) ->
         cure = f"refuse it by a ValueError that begins with {field.rpartition('.')[2]}={bad}: "
         said = refusal(name, **{field: bad})
         assert said.startswith(f"strategy.{field}={bad}"), f"strategy.{field}={bad}: {said or 'accepted'}; {cure}"
+
+
+def test_grids_of_all_strategies_leave_out_what_works_on_replicas_alone() -> None:
+    assert sorted(name for name, one in ABOUT.items() if one.on_replicas) == on_replicas() != []
 
 
 @every_name

@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from strategies.parts.gates.base import NOTHING, Roster, Verdict, by_worker
+from strategies.parts.gates.round import RoundGate
 from strategies.protocol import Grad
 
 
 @final
 @dataclass(kw_only=True)
-class AllGate:
-    """Every member waits for all others. New workers enter with the next round, or at once if no member is left.
-
-    ``missing`` are the members whose gradient of this round has not arrived.
-    """
+class AllGate(RoundGate):
+    """Every member waits for all others; ``missing`` are those whose gradient of this round has not arrived."""
 
     rounds: ClassVar[bool] = True
     drops: ClassVar[bool] = False
@@ -44,24 +42,6 @@ class AllGate:
 
     def completed(self) -> Sequence[Verdict]:
         return ()
-
-    def lost(self, worker: int, restarting: bool) -> Verdict:
-        """Wait for a worker that restarts, continue without one that left."""
-        if not self.roster.lose(worker, restarting, self.missing):
-            return NOTHING
-        self.missing.discard(worker)
-        return self._complete() if not self.missing and (self.buffer or self.roster.deserted) else NOTHING
-
-    def joined(self, worker: int) -> Verdict:
-        """A returning member repeats the work that it lost; if it lost none, it has its order or is waiting already."""
-        opens = not self.roster.members
-        if not self.roster.admits(worker):
-            return NOTHING
-        self.missing.add(worker)
-        return Verdict(go=(worker,), opens=opens)
-
-    def waiting_groups(self) -> list[list[int]]:
-        return [sorted(self.roster.members)]
 
     def _complete(self) -> Verdict:
         """Restarting members get their next order with the others, because a later one would draw other samples."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from reading.ranges import Bool, PositiveFloat, check_number, check_settings
-from strategies.parts.gates.base import NOTHING, Roster, Verdict, by_worker
+from strategies.parts.gates.base import Roster, Verdict, by_worker
+from strategies.parts.gates.round import RoundGate
 from strategies.protocol import Command, Grad, StepAlone
 
 MOST_MOMENTUM = 0.9999
@@ -17,7 +18,7 @@ MOST_MOMENTUM = 0.9999
 
 
 @dataclass(kw_only=True)
-class AloneGate(ABC):
+class AloneGate(RoundGate):
     """Abstract: a gate is a dataclass with :meth:`waits`. It may have ``start`` and ``observe_event``, too.
 
     A worker steps alone until it waits; when all wait, the outer optimizer makes an update of their moves. ``steps``
@@ -63,13 +64,13 @@ class AloneGate(ABC):
 
     def _open(self) -> None:
         self.missing = set(self.roster.members)
-        self.grads: list[Grad] = []
+        self.buffer: list[Grad] = []
         self.steps: Counter[int] = Counter()
 
     def arrived(self, grad: Grad) -> Verdict:
         worker, step = grad.worker, tuple[Grad, ...]()
         if grad.samples:
-            self.grads.append(grad)
+            self.buffer.append(grad)
             self.steps[worker] += 1
             step = (grad,) if self.alone else ()
             if step and not self.waits(worker):
@@ -77,28 +78,12 @@ class AloneGate(ABC):
         self.missing.discard(worker)
         return Verdict(step=step) if self.missing else self._complete(step)
 
-    def lost(self, worker: int, restarting: bool) -> Verdict:
-        if not self.roster.lose(worker, restarting, self.missing):
-            return NOTHING
-        self.missing.discard(worker)
-        return self._complete() if not self.missing and (self.grads or self.roster.deserted) else NOTHING
-
-    def joined(self, worker: int) -> Verdict:
-        opens = not self.roster.members
-        if not self.roster.admits(worker):
-            return NOTHING
-        self.missing.add(worker)
-        return Verdict(go=(worker,), opens=opens)
-
-    def waiting_groups(self) -> list[list[int]]:
-        return [sorted(self.roster.members)]
-
     def _complete(self, step: tuple[Grad, ...] = ()) -> Verdict:
-        update = by_worker(self.grads)
+        update = by_worker(self.buffer)
         self.version += bool(update)
         self.roster.enter()
         self._open()
         return Verdict(apply=update, go=self.roster.all(), opens=not update, step=step, outer=self.alone)
 
     def log_state(self) -> dict[str, float | int | str]:
-        return {"steps_alone": len(self.grads) if self.alone else 0}
+        return {"steps_alone": len(self.buffer) if self.alone else 0}

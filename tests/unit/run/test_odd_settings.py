@@ -22,6 +22,7 @@ from runtime.errors import ConfigError
 from runtime.live.joining.token import new_token
 from runtime.run.checking import check
 from runtime.run.preflight import preflight, recomposed
+from tests.contract.catalogue import on_replicas
 from tests.support.runs import ROOT
 
 CONF = ROOT / "conf"
@@ -47,7 +48,7 @@ NEEDS = {
     "policy": JOBS,
     "prevention": JOBS,
     "prevention/star": f"{JOBS} strategy=star_h strategy.prevent=true",
-    **{f"strategy/{name}": "topology=allreduce" for name in ("local_sgd", "post_local_sgd", "diloco")},
+    **{f"strategy/{name}": "topology=allreduce" for name in on_replicas()},
     "straggler/trace": "straggler.path=injectors/traces/example.csv",
     "straggler/disrupted_host": HOSTS,
     "straggler/link_throttle": HOSTS,

@@ -28,6 +28,7 @@ from runtime.record.meta import describe_versions
 from runtime.run.checks.job import check_job
 from runtime.run.preflight import preflight
 from runtime.version import own_version
+from tests.contract.catalogue import on_replicas
 from tests.support.cli import ROOT, refusal, run_cli
 from tests.support.long_tests import long_after
 from tests.unit.run.bad_lines import BAD_LINES, REPLICATED
@@ -46,7 +47,7 @@ GOOD_LINES = [
     f"{REPLICATED} +workload.lr_schedule.gamma=null +workload.optimizer.weight_decay=null",
     "runtime=virtual cluster=dlrover backend=none backend.num_parameters=1 workload.target=null strategy=dlrover "
     "topology.num_servers=1 topology.server_shares=[2,1]",  # for when there are two
-    "-m strategy=glob(*,exclude=[local_sgd,post_local_sgd,diloco]) seed=range(1)",  # every one with servers
+    f"-m strategy=glob(*,exclude=[{','.join(on_replicas())}]) seed=range(1)",  # every one with servers
     "-m strategy=asp,ssp strategy.lr_rule=unit",  # Hydra alone would refuse this: its default, bsp, has no lr_rule
     "strategy=ssp -m strategy.bound=0,1",  # and this: a flag between settings
     "hydra.run.dir=/tmp/stragglab/somewhere/new",
@@ -115,7 +116,7 @@ NEEDS = {
     "cluster=dlrover": "runtime=virtual workload=criteo_scale backend=none",
     "cluster=star_servers": "runtime=virtual",
     "cluster=hybrid": "runtime=virtual topology=allreduce",
-    **{f"strategy={name}": "topology=allreduce" for name in ("local_sgd", "post_local_sgd", "diloco")},
+    **{f"strategy={name}": "topology=allreduce" for name in on_replicas()},
     "straggler=gpu_hog": "backend.device=fake straggler.targets=[device:0] cluster.device=null",
     **{f"straggler={name}": "cluster=hosts" for name in ("link_throttle", "link_transient", "disrupted_host")},
     **{

@@ -9,6 +9,7 @@ import pytest
 from runtime.errors import ConfigError
 from runtime.run.preflight import preflight
 from runtime.virtual.costs import DIRECTORY
+from tests.contract.catalogue import on_replicas
 from tests.support.long_tests import long_after
 
 VIRTUAL = "runtime=virtual"
@@ -139,7 +140,7 @@ def test_refused(line: str, message: str, files: Path, tmp_path: Path, monkeypat
     [
         *long_after(GOOD_LINES, always=len(GOOD_LINES) // 4),
         pytest.param(
-            f"-m {VIRTUAL} cluster.costs=ideal,local_tcp strategy=glob(*,exclude=[local_sgd,post_local_sgd,diloco])",
+            f"-m {VIRTUAL} cluster.costs=ideal,local_tcp strategy=glob(*,exclude=[{','.join(on_replicas())}])",
             marks=pytest.mark.long,
         ),
     ],
