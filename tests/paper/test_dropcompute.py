@@ -35,11 +35,13 @@ def profile(seed: int, workers: int, micro_batches: int, rounds: int = 1) -> lis
 # ---- algorithm 1 ----------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_stops_after_the_threshold_and_the_update_waits_for_no_more() -> None:
+@pytest.mark.parametrize("threshold_s", [3.5, 3.0])
+def test_a_worker_stops_after_the_threshold_and_the_update_waits_for_no_more(threshold_s: float) -> None:
     """Algorithm 1. Of four micro-batches of a sample, the fast worker's take 1 s each and the slow one's 3 s. At 3.5 s
-    the fast one has 4 and the slow one 1, and completes its second: an update every 6 s of 6 samples, divided by 8."""
+    the fast one has 3 and the slow one 1, and both complete one more: an update every 6 s of 6 samples, divided by 8.
+    With 3 s it is the same, since the code stops only when the threshold is exceeded."""
     job = make_job(num_workers=2, global_batch_samples=8, max_time_s=18.0)
-    run = HeapRun(DropCompute(micro_batches=4, threshold_s=3.5), job, [4, 12]).run()
+    run = HeapRun(DropCompute(micro_batches=4, threshold_s=threshold_s), job, [4, 12]).run()
     assert [t for t, _, _ in run.applied] == [6.0, 12.0, 18.0]
     assert [[grad.samples for grad in grads] for _, _, grads in run.applied] == [[4, 2]] * 3
     assert [grad.ends_s for grad in run.applied[0][2]] == [(1.0, 2.0, 3.0, 4.0), (3.0, 6.0)]
@@ -49,6 +51,14 @@ def test_a_worker_stops_after_the_threshold_and_the_update_waits_for_no_more() -
     assert [t for t, _, _ in bsp.applied] == [12.0], (
         "negative control: without a threshold it takes as long as the slow one"
     )
+
+
+def test_of_uneven_micro_batches_the_first_are_computed() -> None:
+    """Five samples in four micro-batches: the first has two. Each worker begins one, and three samples are given up."""
+    job = make_job(num_workers=2, global_batch_samples=10, max_time_s=1.0)
+    run = HeapRun(DropCompute(micro_batches=4, threshold_s=1e-9), job, [1, 1]).run()
+    assert [grad.samples for grad in run.applied[0][2]] == [2, 2]
+    assert {fields["samples"] for _, kind, fields in run.notes if kind == "GaveUp"} == {3}
 
 
 def test_the_mean_over_what_was_computed() -> None:

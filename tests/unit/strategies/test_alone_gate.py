@@ -14,7 +14,7 @@ from runtime.house import ROOT
 from strategies.local_sgd.periodic import PeriodicGate
 from strategies.parts.composed import Composed
 from strategies.parts.gates import AloneGate, Verdict
-from strategies.protocol import Grad, StepAlone, Strategy
+from strategies.protocol import Grad, Restored, Started, StepAlone, Strategy
 from tests.contract.catalogue import scenario
 from tests.support.laws import dead, played, unaveraged, unconserved, unlawful, unrepeatable
 
@@ -89,6 +89,21 @@ def test_a_newcomer_comes_in_with_the_next_update_and_nobody_waits_for_who_left(
 def test_settings_out_of_range_are_refused_by_their_names(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PeriodicGate(**wrong)
+
+
+def test_after_a_rollback_the_first_phase_lasts_as_long_as_without() -> None:
+    """Half of 40 samples, eight in each update: the third ends the phase, and so does the third after a rollback."""
+    gate = PeriodicGate(bsp_frac=0.5, period=2)
+    gate.start(Started(t=0.0, workers=(0, 1), batch_samples=(4, 4), num_servers=0, total_samples=40))
+    update = (grad(0, 0), grad(1, 1))
+    for alone in (False, False, True):
+        gate.applied(update)
+        assert gate.alone == alone
+    gate.observe_event(Restored(t=1.0, version=1, workers=(0, 1)))
+    for alone in (False, True):
+        assert not gate.alone
+        gate.applied(update)
+        assert gate.alone == alone
 
 
 def test_a_part_of_a_job_without_an_end_is_refused() -> None:
