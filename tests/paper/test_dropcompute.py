@@ -54,7 +54,7 @@ def test_a_worker_stops_after_the_threshold_and_the_update_waits_for_no_more(thr
 
 
 def test_of_uneven_micro_batches_the_first_are_computed() -> None:
-    """Algorithm 1, with five samples in four micro-batches: the first has two. Each worker begins one, and loses three."""
+    """Algorithm 1 with five samples in four micro-batches: two in the first. Each worker begins one and loses three."""
     job = make_job(num_workers=2, global_batch_samples=10, max_time_s=1.0)
     run = HeapRun(DropCompute(micro_batches=4, threshold_s=1e-9), job, [1, 1]).run()
     assert [grad.samples for grad in run.applied[0][2]] == [2, 2]

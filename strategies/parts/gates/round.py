@@ -1,4 +1,4 @@
-"""What gates share in which every member of a round is waited for."""
+"""The common part of gates that wait for every member of a round."""
 
 from __future__ import annotations
 
