@@ -18,9 +18,11 @@ MEANINGS = {"JCT": "job completion time", "TTA": "time to accuracy"}
 NOTES = """\
 Live and virtual: medians over the seeds. Error: the median over the seeds of virtual / live - 1 of the same job, with
 its 95 % interval (bootstrap). The verdict is yes if the interval is within {percent:g} %, NO if all of it is outside on
-one side, else inconclusive. "Live twice": the difference of a second live run of the same seed, median and worst. "1 %
-slower": the change on devices (or cores of hosts) that are 1 % slower. Two strategies are distinguished if the
-interval of the ratio of their live times under the same seed lies beyond {percent:g} %."""
+one side, else inconclusive. Two strategies are distinguished if the interval of the ratio of their live times under
+the same seed lies beyond {percent:g} %. The table's file also has "live twice", the difference of a second live run of
+the same seed (median and worst), and "1 % slower", the change on devices (or cores of hosts) that are 1 % slower."""
+NOISE = ("live twice", "1 % slower")
+"""Columns of times that only the file of a table has; the page counts the cases in which they matter."""
 AT_LIVE_SPEED = "at live's processor speed"
 PACED_NOTES = """\
 At live's processor speed: the error of another virtual run of each seed, on processors that need as long for an
@@ -131,7 +133,7 @@ def sheets(found: Fidelity) -> Iterator[Sheet]:
     within, paced = f"within {100 * found.tolerance_frac:g} %", has_paced(found)
     seeds = " to ".join(map(str, dict.fromkeys((found.measures["seeds"].min(), found.measures["seeds"].max()))))
     for name, measure in (("Job completion time", "jct_s"), ("Time to the target", "tta_s")):
-        heads = [*CASE, "live (s)", "virtual (s)", "error", "95 % interval", within, "live twice", "1 % slower"]
+        heads = [*CASE, "live (s)", "virtual (s)", "error", "95 % interval", within, *NOISE]
         heads += ["error, interpolated"] if measure == "tta_s" else []
         heads += [AT_LIVE_SPEED, "95 % interval", within] if paced else []
         yield Sheet(
@@ -151,6 +153,14 @@ def sheets(found: Fidelity) -> Iterator[Sheet]:
     heads = ["straggler", "seed", "losses", "different", "in one only", "first difference", "bitwise equal"]
     rows = [[*map(str, row), yes(equal)] for *row, equal in found.losses.itertuples(index=False)]
     yield Sheet("Losses of BSP, live against virtual of the same seed", heads, rows)
+
+
+def brief(sheet: Sheet) -> Sheet:
+    """The table of times for the page: without the columns ``NOISE``."""
+    kept = [place for place, head in enumerate(sheet.heads) if head not in NOISE]
+    return Sheet(
+        sheet.title, [sheet.heads[place] for place in kept], [[row[place] for place in kept] for row in sheet.rows]
+    )
 
 
 def _times(at: pd.DataFrame, measure: str, paced: bool) -> Iterator[str]:

@@ -18,7 +18,7 @@ from analysis.records.either import Record
 from analysis.records.load import Run
 from analysis.records.provenance import caption
 from analysis.reports.fidelity import fidelity
-from analysis.reports.fidelity_page import has_case, notes, sheets, verdict
+from analysis.reports.fidelity_page import brief, has_case, notes, sheets, verdict
 from analysis.reports.sheets import page_lines, write_sheets
 from runtime.errors import refuse
 from stragglab.grids.choices import choices
@@ -29,8 +29,6 @@ QUESTION = "How far are times of the virtual clock from live runs of the same jo
 ADDED = "Run at another time than the rest of this page, and compared with each other alone. Made by"
 OURS = {*CASE, "seed", "runtime", "cluster", "cluster.costs", "draw", "view", "hydra.run.dir", "hydra.sweep.dir"}
 """Settings that a comparison chooses itself."""
-SHOWN = 1
-"""Tables on the page; the others are files next to its figure."""
 
 
 def chosen(spec: Spec, asked: argparse.Namespace) -> Spec:
@@ -79,8 +77,8 @@ def compare_clocks(
     picture = page.parent / "images" / f"{page.stem}.png"
     names = dict.fromkeys(strategy for _, strategy in cases_of(cell for cell, _ in records))
     group = "_".join(["", *names]) if add else ""
-    files = write_sheets(tables[SHOWN:], picture, group)
-    shown = page_lines(tables[:SHOWN], files, page, "Tables of the same cases", "###" if add else "##")
+    files = write_sheets(tables, picture, group)
+    shown = page_lines([brief(tables[0])], files, page, "Whole tables", "###" if add else "##")
     made = f"\n\n```\n{command}\n```\n\nfrom: {caption(metas)}."
     said = [f"- {point}" for point in points]
     results = Results(spec=spec, runs=found.runs, metas=metas)

@@ -108,8 +108,9 @@ def test_half_a_run_is_made_again(bench: Bench) -> None:
     assert rest.ran == [named("asp", "live", 2), *both("live", 3)]
 
 
-OTHERS = {f"fidelity_{name}.csv" for name in ("time_to_the_target", "work", "ranking", "losses_of_bsp")}
-"""The tables that are not on the page."""
+TABLES = ("job_completion_time", "time_to_the_target", "work", "ranking", "losses_of_bsp")
+OTHERS = {f"fidelity_{name}.csv" for name in TABLES}
+"""The whole tables; the page shows a part of the first."""
 
 
 @pytest.mark.long(like="test_the_same_records_give_the_same_report")
@@ -147,6 +148,11 @@ def test_the_page_says_how_it_was_made_and_has_whole_tables(whole: Bench, tmp_pa
     assert pictures == {"fidelity.png", "fidelity.csv", "fidelity.txt", *OTHERS}
     (table,) = [block.splitlines() for block in text.split("\n\n") if block.startswith("| ")]
     assert (len(table) - 2, len({line.count("|") for line in table})) == (2, 1)
+    times = pd.read_csv(page.parent / "images" / "fidelity_job_completion_time.csv", dtype=str)
+    assert {"live twice", "1 % slower"} < set(times.columns)
+    heads = [name for name in times.columns if name not in ("live twice", "1 % slower")]
+    assert table[0] == f"| {' | '.join(heads)} |"
+    assert table[2] == f"| {' | '.join(times[heads].iloc[0])} |"
     assert all(f"[{name}](images/{name})" in text for name in OTHERS)
     assert {len(pd.read_csv(page.parent / "images" / name)) for name in OTHERS} == {2}
 
@@ -167,8 +173,8 @@ def test_what_a_page_lacks_is_added_as_a_group(bench: Bench, tmp_path: Path) -> 
     assert re.search(r"\n## Added on \d{4}-\d\d-\d\d: ssp\n\nRun at another time .*Stragglab 0.1.0", group, re.DOTALL)
     assert group.count("| none | ssp |") == 1
     files = re.findall(r"\]\((images/.*?_ssp\.csv)\)", group)
-    assert len(files) == 3
-    assert all("none,ssp," in (page.parent / name).read_text() for name in files[:2])
+    assert len(files) == 4
+    assert all("none,ssp," in (page.parent / name).read_text() for name in files[:3])
     assert "| none | bsp |" not in group
     assert "- losses of BSP bit-identical: nothing to compare" in group
     again = ComparedRunner()
