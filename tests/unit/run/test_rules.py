@@ -73,9 +73,12 @@ def shown(template: str) -> str:
 
 def drawn() -> Iterator[str]:
     for title, sections in (("A job", OF_JOB), ("Sets of jobs", OF_SETS)):
-        yield from ("", f"## {title}", "", "| refused | cure |", "| --- | --- |")
-        for rule in chain.from_iterable(sections.values()):
-            yield f"| {shown(rule.refused)} | {shown(rule.cure)} |"
+        yield from (
+            "",
+            f"## {title}",
+            "",
+            *(f"- {shown(rule.refused)}" for rule in chain.from_iterable(sections.values())),
+        )
     yield ""
 
 
