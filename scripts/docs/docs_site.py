@@ -34,6 +34,9 @@ class Card(NamedTuple):
     """Of its configurations."""
     family: str
     does: str
+    changes: str = ""
+    """What training is with it, of its first configuration that says so; likewise ``needs``."""
+    needs: str = ""
 
 
 def method_cards(strategies: Path = ROOT / "strategies", pages: Path = ROOT / "docs" / "methods") -> dict[str, Card]:
@@ -44,7 +47,8 @@ def method_cards(strategies: Path = ROOT / "strategies", pages: Path = ROOT / "d
         title = (pages / file).read_text().partition("\n")[0].removeprefix("# ").partition(":")[0]
         before = found.get(file, Card(title, (), "", ""))
         family, does = before.family or about.family, before.does or about.does
-        found[file] = Card(title, (*before.names, name), family, does)
+        changes, needs = before.changes or about.changes, before.needs or about.needs
+        found[file] = Card(title, (*before.names, name), family, does, changes, needs)
     return found
 
 
@@ -53,10 +57,11 @@ def method_tables(cards: dict[str, Card]) -> Iterator[str]:
     for family, heading in FAMILIES.items():
         rows = [(file, card) for file, card in cards.items() if card.family == family]
         if rows:
-            head = "| `strategy` | who waits for whom, and who computes what | card |"
-            yield from ("", f"**{heading}**", "", head, "| --- | --- | --- |")
+            head = "| `strategy` | who waits for whom, and who computes what | in training | it needs | card |"
+            yield from ("", f"**{heading}**", "", head, "| --- | --- | --- | --- | --- |")
         for file, card in rows:
-            yield f"| {', '.join(f'`{name}`' for name in card.names)} | {card.does} | [{card.title}]({file}) |"
+            names = ", ".join(f"`{name}`" for name in card.names)
+            yield f"| {names} | {card.does} | {card.changes} | {card.needs} | [{card.title}]({file}) |"
 
 
 def with_methods(nav: list[Any], cards: dict[str, Card]) -> list[Any]:
