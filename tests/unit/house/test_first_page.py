@@ -56,11 +56,11 @@ def sentences(fidelity: str, papers: str, harm: str) -> Iterator[str]:
     outside = len(names[1].split(", ")) if names else 0
     unclear = int(cases) - int(within) - outside
     yield (
-        f"In {within} of {cases} cases the error of JCT is within 5 % of live runs; {unclear} are inconclusive, "
+        f"In {within} of {cases} cases the virtual JCT is within 5 % of the live one; {unclear} are inconclusive, "
         f"{outside or 'none'} {'are' if outside > 1 else 'is'} outside"
     )
     kept, pairs, swapped = found(PAIRS, fidelity)
-    order = f"has {kept} in the same order and swaps {'none' if swapped == '0' else swapped}"
+    order = f"puts {kept} in the same order and swaps {'none' if swapped == '0' else swapped}"
     yield f"Of {pairs} pairs of strategies that live runs tell apart, the virtual clock {order}"
     yield "The side holds in {} of {} decided observations".format(*found(SIDES, papers))
     yield "the size holds or is larger in {} of {}".format(*found(SIZES, papers))
