@@ -10,9 +10,7 @@ import pytest
 from runtime.api import INTERRUPTED_S
 from runtime.live.control.evaluations import Asked, LiveEvaluations
 from runtime.live.control.final_evaluation import EVALUATOR_JOINS_S, FINAL_EVALUATION_S, PATIENCE, FinalEvaluation
-from runtime.live.tasks.auxiliary import work_of
 from runtime.live.transport.auxiliaries import AUXILIARIES, EVALUATOR, TICKETS_EACH
-from runtime.live.transport.messages import AuxiliaryOrder, ComputeReference, EvaluateVersion
 
 HERE: dict[str, Any] = {"connected": True, "may_come": False}
 GONE: dict[str, Any] = {"connected": False, "may_come": False}
@@ -114,11 +112,6 @@ def test_results_are_told_apart_by_tickets_count_once_and_not_when_they_are_void
     evaluations.void()
     assert evaluations.answered(last) is None
     assert evaluations.look(3.0, connected=True, may_come=False) == "done"
-
-
-@pytest.mark.parametrize(("role", "order"), [("scorer", ComputeReference), ("evaluator", EvaluateVersion)])
-def test_every_role_obeys_its_own_order(role: str, order: type[AuxiliaryOrder]) -> None:
-    assert work_of(role).obeys is order
 
 
 def test_tickets_of_roles_and_of_gradients_never_meet() -> None:
