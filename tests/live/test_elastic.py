@@ -76,18 +76,6 @@ def test_a_job_grows_and_shrinks_and_uses_every_sample_once(start: Start) -> Non
 
 
 @pytest.mark.long(like="test_a_job_grows_and_shrinks_and_uses_every_sample_once")
-@GROUPS
-@pytest.mark.parametrize("seamless", [True, False])
-def test_a_switch_keeps_every_sample_whether_training_stops_for_it_or_not(start: Start, seamless: bool) -> None:
-    script = ("strategy=resized", f"strategy.seamless={seamless}", "strategy.servers=[[0.3,3],[1.5,1]]")
-    run = start("run", *ENDLESS, *script, env=ALLOW)
-    finish(run)
-    assert holders(run) == [[0, 1, 2], [0]]
-    restarted = {event["worker"] for event in run.events("Lost") if event["cause"] == "restarted"}
-    assert restarted == (set() if seamless else {0, 1})
-
-
-@pytest.mark.long(like="test_a_job_grows_and_shrinks_and_uses_every_sample_once")
 def test_parameters_that_move_are_the_same_to_the_bit(start: Start) -> None:
     """Momentum moves with its part; afterwards servers die and read what others have stored."""
     task = (*DIGITS, *PACED, *SCRIPTED, *SMALL, "workload.epochs=4")
