@@ -265,26 +265,3 @@ def orders_of(run: Run) -> list[list[str]]:
                 for orders in found:
                     orders.append(f"update of {[named[grad] for grad in grads]}")
     return found
-
-
-@pytest.mark.long(like="test_each_sample_counts_once_whoever_dies_between_two_averages")
-def test_a_death_between_two_averages_takes_all_back_to_the_last(start: Start) -> None:
-    """The others repeat their steps with the state of their optimizers: gradients and losses are the same again."""
-    run = start("run", *DILOCO, "cluster.device={base_s: 0.03}", "checkpoint_every_s=null")
-    run.await_training(4)
-    assert run.unregister(("worker", 2))
-    (restored,) = run.await_events("Restored")
-    run.finish()
-    again = [event for event in run.events("Arrived") if event["grad"]["version"] == restored["version"]]
-    for worker in (0, 1, 3):
-        losses = [event["loss"] for event in again if event["grad"]["worker"] == worker and event["grad"]["samples"]]
-        first = len(losses) - 3
-        assert losses[:first] == losses[3 : 3 + first] if first > 0 else losses
-    assert_sound(run)
-
-
-@pytest.mark.long(like="test_each_sample_counts_once_whoever_dies_between_two_averages")
-def test_gloo_averages_what_the_ring_averages(start: Start) -> None:
-    ring = start("ring", *DILOCO).finish()
-    gloo = start("gloo", *DILOCO, "topology.collective=gloo").finish()
-    np.testing.assert_allclose(gloo.parameters(), ring.parameters(), rtol=1e-4, atol=1e-6)

@@ -11,14 +11,13 @@ import signal
 
 import pytest
 
-from runtime.live.machines.cgroup_files import V1, V2, Kernel
-from runtime.live.machines.cgroups import PREFIX, find
 from runtime.live.machines.doctor import missing
 from tests.live.test_faults import PACED
 from tests.support.exact import ALLOW, end_exactly
 from tests.support.invariants import problems
 from tests.support.leaks import Start
 from tests.support.runs import CONF, DIGITS, LEDGER, Run
+from tests.support.task_groups import quota_of
 
 pytestmark = pytest.mark.live
 
@@ -49,14 +48,6 @@ def steps_are_done(run: Run) -> bool:
     return bool(states) and states[-1]["steps_left"] == 0
 
 
-def quota_of(run: Run, worker: int) -> float | None:
-    """Cores that the kernel gives the group that a worker's newest process is in."""
-    hierarchy, pid = find("cpu"), str(run.pid_of("worker", worker))
-    groups = hierarchy.base.glob(f"{PREFIX}*/**/worker-{worker}")
-    (group,) = [path for path in groups if pid in (path / "cgroup.procs").read_text().split()]
-    return (V1 if hierarchy.version == 1 else V2)(group, Kernel()).quota().cores
-
-
 def finish(run: Run) -> None:
     """The whole script, some more updates, and a good end in which the ledger balances."""
     run.await_that(lambda: steps_are_done(run), "all steps")
@@ -82,18 +73,6 @@ def test_a_job_grows_and_shrinks_and_uses_every_sample_once(start: Start) -> Non
     assert {(event["worker"], event["cause"]) for event in run.events("Lost")} == {(2, "retired"), (3, "retired")}
     assert {event["grad"]["worker"] for event in run.events("Arrived")} == {0, 1, 2, 3}
     assert problems(run.lines()) == []
-
-
-@pytest.mark.long(like="test_a_job_grows_and_shrinks_and_uses_every_sample_once")
-@GROUPS
-@pytest.mark.parametrize("seamless", [True, False])
-def test_a_switch_keeps_every_sample_whether_training_stops_for_it_or_not(start: Start, seamless: bool) -> None:
-    script = ("strategy=resized", f"strategy.seamless={seamless}", "strategy.servers=[[0.3,3],[1.5,1]]")
-    run = start("run", *ENDLESS, *script, env=ALLOW)
-    finish(run)
-    assert holders(run) == [[0, 1, 2], [0]]
-    restarted = {event["worker"] for event in run.events("Lost") if event["cause"] == "restarted"}
-    assert restarted == (set() if seamless else {0, 1})
 
 
 @pytest.mark.long(like="test_a_job_grows_and_shrinks_and_uses_every_sample_once")
@@ -138,9 +117,9 @@ def test_a_newcomer_has_its_cores_through_all_its_incarnations_and_others_get_th
     assert enforced(run, "cpu_cores") == [("worker:2", 0.5), ("worker:0", 0.25)]
     for incarnation in (0, 1):
         run.await_events("Joined", incarnation + 1)
-        assert quota_of(run, 2) == pytest.approx(0.5)
+        assert quota_of(run.pid_of("worker", 2)) == pytest.approx(0.5)
         assert run.unregister(("worker", 2))
-    assert quota_of(run, 0) == pytest.approx(0.25)
+    assert quota_of(run.pid_of("worker", 0)) == pytest.approx(0.25)
     end_exactly(run)
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
 from runtime.live.machines.doctor import missing
 from tests.live.test_disturbances import write_plan
-from tests.live.test_elastic import GROUPS, GROW, SCRIPTED, SHRINK, enforced, holders, steps
+from tests.live.test_elastic import GROUPS, SCRIPTED, enforced, steps
 from tests.live.test_faults import PACED
 from tests.live.test_hosts import listening, namespace
 from tests.support.exact import ALLOW, end_exactly
 from tests.support.invariants import problems
 from tests.support.leaks import Start
 from tests.support.runs import DIGITS, LEDGER, Run
+from tests.support.task_groups import group_of, quota_of
 
 pytestmark = pytest.mark.live
 
@@ -37,30 +37,6 @@ def places(run: Run) -> dict[str, str]:
     joined = {f"worker:{event['worker']}": event["place"] for event in run.events("Joined")}
     servers = {f"server:{event['server']}": event["place"] for event in run.events("ServerJoined")}
     return {**run.events("Started")[0]["places"], **joined, **servers}
-
-
-def group(run: Run, worker: int) -> str:
-    """The control group that a worker is in."""
-    found = re.search(r"stragglab-\S+", Path(f"/proc/{run.pid_of('worker', worker)}/cgroup").read_text())
-    assert found is not None
-    return found[0]
-
-
-@pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
-def test_a_job_grows_and_shrinks_and_uses_every_sample_once(start: Start) -> None:
-    """With latency every newcomer needs a way through the relay, where the kernel has no netem."""
-    orders = ("workers 4", *GROW, "workers 3", *SHRINK, "workers 2", "wait 5")
-    run = start("run", *SWITCHING, LATE, "strategy.rule=asp", "workload.epochs=12", steps(*orders), env=ALLOW)
-    run.finish()
-    assert run.finished["status"] == "done"
-    assert (run.parameters() == 12).all()
-    assert holders(run) == [[0, 1, 2, 3], [0]]
-    assert {(event["worker"], event["cause"]) for event in run.events("Lost")} == {(2, "retired"), (3, "retired")}
-    assert {event["grad"]["worker"] for event in run.events("Arrived")} == {0, 1, 2, 3}
-    at = places(run)
-    assert [at[f"worker:{number}"] for number in range(4)] == ["host:0", "host:1", "host:2", "host:0"]
-    assert [at[f"server:{number}"] for number in range(4)] == ["host:3", "host:1", "host:2", "host:3"]
-    assert problems(run.lines()) == []
 
 
 def test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill(start: Start) -> None:
@@ -104,25 +80,9 @@ CROWD = (
 """A host of 0.4 cores whose two workers request 0.1 each, and whose server 0.2."""
 
 
-def directory(run: Run, role: str, number: int) -> Path:
-    """The control group of a task, with the files of the processor."""
-    for line in Path(f"/proc/{run.pid_of(role, number)}/cgroup").read_text().splitlines():
-        _, names, path = line.split(":", 2)
-        for found in (Path("/sys/fs/cgroup", *names.split(",")[:1], path[1:]), Path(f"/sys/fs/cgroup{path}")):
-            if "stragglab-" in path and any((found / name).exists() for name in ("cpu.shares", "cpu.weight")):
-                return found
-    raise AssertionError("the task is in no group of a run")
-
-
 def weight(group: Path) -> int:
     file = group / "cpu.weight"
     return int((file if file.exists() else group / "cpu.shares").read_text())
-
-
-def is_unlimited(group: Path) -> bool:
-    file = group / "cpu.max"
-    text = file.read_text() if file.exists() else (group / "cpu.cfs_quota_us").read_text()
-    return text.split()[0] in ("max", "-1")
 
 
 @pytest.mark.long(like="test_a_newcomer_is_on_its_host_and_returns_there_after_a_kill")
@@ -137,8 +97,9 @@ def test_tasks_have_shares_in_proportion_and_use_what_others_leave_idle(start: S
         "worker:1": pytest.approx(0.1, rel=0.01),
         "server:0": pytest.approx(0.2, rel=0.01),
     }
-    groups = {name: directory(run, *name) for name in (("worker", 0), ("worker", 1), ("server", 0))}
-    assert all(map(is_unlimited, groups.values()))
+    pids = {name: run.pid_of(*name) for name in (("worker", 0), ("worker", 1), ("server", 0))}
+    assert not any(map(quota_of, pids.values()))
+    groups = {name: group_of(pid) for name, pid in pids.items()}
     assert weight(groups["server", 0]) == 2 * weight(groups["worker", 0]) == 2 * weight(groups["worker", 1])
 
     def most() -> float:
@@ -148,7 +109,7 @@ def test_tasks_have_shares_in_proportion_and_use_what_others_leave_idle(start: S
     run.await_that(lambda: most() > 0.13, "a worker that uses more than its request")
     assert run.unregister(("worker", 1))
     run.await_events("Joined")
-    assert weight(directory(run, "worker", 1)) == weight(groups["worker", 0]), "its next incarnation has it, too"
+    assert weight(group_of(run.pid_of("worker", 1))) == weight(groups["worker", 0]), "its next incarnation has it, too"
     run.interrupt()
     assert enforced(run, "cpu_cores") == []
     assert problems(run.lines()) == []

@@ -221,20 +221,3 @@ def test_a_restarted_server_loses_nothing_that_was_applied(start: Start) -> None
     assert restored["t"] - lost["t"] >= 0.2
     run.await_progress(20)
     end_exactly(run)
-
-
-@pytest.mark.long(like="test_servers_that_die_or_stop")
-def test_a_checkpoint_based_failover_takes_everybody_back(start: Start) -> None:
-    endless = (*LEDGER, *PACED, "workload.epochs=null", "save_parameters=true")
-    run = start("run", *endless, "strategy=asp", "failover=checkpoint")
-    run.await_notes("Checkpointed", 3)
-    assert run.unregister(("worker", 1))
-    (restored,) = run.await_events("Restored")
-    (lost,) = run.events("Lost")
-    assert (lost["worker"], lost["restarting"]) == (1, True)
-    assert not run.events("ServerLost")
-    assert restored["workers"] == [0, 1, 2, 3]
-    stored = {note["version"] for note in run.notes("Checkpointed")}
-    assert restored["version"] in stored
-    run.await_progress(20)
-    end_exactly(run)

@@ -21,6 +21,7 @@ from tests.support.invariants import problems
 from tests.support.job_sets import gpu_violations, notes_of, table_of
 from tests.support.leaks import Start
 from tests.support.runs import CONF, DIGITS, LEDGER, RecordSink, Run
+from tests.support.task_groups import group_of
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
@@ -200,24 +201,14 @@ def pid_of(record: RecordSink, role: str, number: int) -> int:
     return [note["pid"] for note in record.notes("Launched") if (note["role"], note["id"]) == (role, number)][-1]
 
 
-def injected_s(record: RecordSink, worker: int) -> list[tuple[float, float]]:
-    """(when a gradient of this worker came, seconds of delay by the plan)."""
-    arrived = [event for event in record.events("Arrived") if event["grad"]["worker"] == worker]
-    return [(event["t"], event["timings"]["injected_s"]) for event in arrived if event["grad"]["samples"]]
-
-
 def host_of(pid: int) -> str:
-    """The emulated host of a process, by its control groups."""
-    groups = Path(f"/proc/{pid}/cgroup").read_text()
-    (host,) = {part for line in groups.splitlines() for part in line.split("/") if part.startswith("host-")}
-    return host
+    """The emulated host of a process, by its control group."""
+    return group_of(pid).parent.name
 
 
 def groups_on(host: int, pid: int) -> set[str]:
     """The control groups of tasks on a host of the run of this process."""
-    lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
-    (run,) = {part for line in lines for part in line.split("/") if part.startswith("stragglab-")}
-    return {path.name for path in (find("cpu").base / run / f"host-{host}").iterdir() if path.is_dir()}
+    return {path.name for path in (group_of(pid).parents[1] / f"host-{host}").iterdir() if path.is_dir()}
 
 
 @pytest.mark.long(like="test_jobs_share_hosts_in_the_order_of_submission")

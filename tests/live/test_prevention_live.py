@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runtime.live.machines.cgroups import find
 from tests.live.test_live_job_sets import assert_all_exact, begin, entry, hosts, pid_of, record_of, with_settings  # noqa: F401  (a fixture)
 from tests.support.exact import ALLOW
 from tests.support.job_sets import notes_of, table_of
 from tests.support.leaks import Start
 from tests.support.runs import CONF, RecordSink, Run
+from tests.support.task_groups import quota_of
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
@@ -38,16 +37,9 @@ def limits(record: RecordSink) -> dict[str, dict[str, Any]]:
 
 
 def quota(record: RecordSink, task: str) -> float | None:
-    """Cores of the control group of a task's process, as its kernel enforces them now."""
+    """Cores of a task's process, as the kernel enforces them now."""
     role, _, number = task.partition(":")
-    lines = Path(f"/proc/{pid_of(record, role, int(number))}/cgroup").read_text().splitlines()
-    (path,) = {"stragglab-" + line.partition("/stragglab-")[2] for line in lines if "/stragglab-" in line}
-    group = find("cpu").base / path
-    if (file := group / "cpu.max").exists():
-        used, period = file.read_text().split()
-    else:
-        used, period = ((group / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
-    return None if used in ("max", "-1") else int(used) / int(period)
+    return quota_of(pid_of(record, role, int(number)))
 
 
 def await_limits(run: Run) -> RecordSink:

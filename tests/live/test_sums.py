@@ -103,7 +103,6 @@ JOB = (*LEDGER, *FOLLOWED, "save_parameters=true")
 UPDATES = 10
 MOST = 4.0 * UPDATES
 """Of an update of the ledger with 16 samples the length is 4."""
-LR, MOMENTUM = 0.05, 0.9
 
 
 def has_copy(run: Run, server: int, incarnation: int) -> bool:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pandas as pd
 
-Placement = tuple[Sequence[int], Sequence[int]]
 ROW = {
     **dict.fromkeys(("wait_s", "pull_s", "data_s", "compute_s", "send_s", "injected_s", "overrun_s", "recv_s"), 0.0),
     "cpu_s": None,

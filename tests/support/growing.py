@@ -44,17 +44,9 @@ class Elastic(HeapRun):
 
 
 class GrowingRun(Elastic):
-    """Every worker's iteration takes as long as gives the job its rate; ``slower`` multiplies that of some workers.
+    """Every worker's iteration takes as long as gives the job its ``rate``; ``slower`` multiplies that of some workers.
 
-    Args:
-        strategy: that decides about the size.
-        rate: of the job, by its size.
-        workers: at the start.
-        max_time_s: when it ends, unless ``samples``, one an update, are done before.
-        samples: of the only epoch.
-        slower: by worker.
-        faults: what goes wrong.
-        options: of the coordinator.
+    It ends after ``max_time_s``, unless the ``samples`` of its only epoch, one an update, are done before.
     """
 
     def __init__(

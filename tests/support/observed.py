@@ -26,15 +26,7 @@ Uses = Callable[[Mapping[NodeId, float]], Mapping[NodeId, Used]]
 
 
 class ObservedRun(Elastic):
-    """Every worker's iteration takes a second; every ten seconds all nodes are observed.
-
-    Args:
-        strategy: that is notified.
-        uses: what nodes use.
-        workers: at the start, as ``servers``.
-        max_time_s: when it ends.
-        options: of the coordinator.
-    """
+    """Every worker's iteration takes a second; all nodes are observed every ten seconds, and use what ``uses`` says."""
 
     def __init__(
         self,

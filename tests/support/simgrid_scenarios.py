@@ -3,7 +3,8 @@
     apt install python3-simgrid        # 3.32 was used
     /usr/bin/python3 tests/support/simgrid_scenarios.py
 
-writes ``simgrid_scenarios.json.gz``, which a test replays through our model; so tests do not need SimGrid.
+writes the ends into ``simgrid_ends.json.gz``. A test draws the scenarios again and replays them through our model, so
+tests do not need SimGrid.
 
 SimGrid shares max-min fairly, too (``CM02`` without its corrections for TCP, and ``Cas01``). Three of its ways had to
 be avoided: ``Comm.sendto`` ignores ``set_rate``, so flows use mailboxes; a flow stays bounded by what its links have
@@ -13,7 +14,7 @@ token buckets, no links without any rate, and a process that is lost is an error
 A scenario: ``hosts`` [speed of a core, cores], ``links`` [up, down] by host, ``core`` (of all routes, or null);
 ``starts`` [t, "flow", bytes, from, to, limit or 0] or [t, "work", amount, host, weight]; ``events`` [t, "link", number,
 rate] (uplink of host k: 2 k, downlink: 2 k + 1, the core: -1), [t, "speed", host, speed of a core], [t, "pause" or
-"continue", start]; ``ends`` by start.
+"continue", start]. Ends are stored by start.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from random import Random
 from typing import Any
 
 SCENARIOS = 400
+STORED = Path(__file__).with_name("simgrid_ends.json.gz")
+DIGITS = 12
+"""Of a stored end."""
 SETTINGS = {
     "network/model": "CM02",
     "network/crosstraffic": 0,
@@ -174,30 +178,34 @@ class Simulation:
                 (one.suspend if what == "pause" else one.resume)()
 
 
-def in_a_child(seed: int) -> Scenario:
-    """A scenario with its ends: SimGrid simulates once in a process."""
-    scenario = draw(seed)
+def in_a_child(seed: int) -> list[float]:
+    """The ends of a scenario: SimGrid simulates once in a process."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         try:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-            os.write(writing, json.dumps(Simulation(scenario).run()).encode())
+            os.write(writing, json.dumps(Simulation(draw(seed)).run()).encode())
         finally:
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as pipe:
         said = pipe.read()
     os.waitpid(child, 0)
-    return {**scenario, "ends": json.loads(said)}
+    return [float(f"{end_s:.{DIGITS}g}") for end_s in json.loads(said)]
+
+
+def stored_ends() -> list[list[float]]:
+    """Of every scenario, by its seed."""
+    found: list[list[float]] = json.loads(gzip.decompress(STORED.read_bytes()))
+    return found
 
 
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else SCENARIOS
     text = json.dumps([in_a_child(seed) for seed in range(count)], separators=(",", ":"))
-    path = Path(__file__).with_suffix(".json.gz")
-    path.write_bytes(gzip.compress(text.encode(), mtime=0))
-    print(f"{path}: {count} scenarios, {path.stat().st_size / 1000:.0f} kB")
+    STORED.write_bytes(gzip.compress(text.encode(), mtime=0))
+    print(f"{STORED}: {count} scenarios, {STORED.stat().st_size / 1000:.0f} kB")
 
 
 if __name__ == "__main__":

@@ -20,8 +20,6 @@ from workloads.models.layers import MaxPool, Relu
 
 SEED = 5
 BATCH, TEST, CLASSES = 24, 40, 10
-TINY = 0.125
-"""Width factor that keeps tests light."""
 
 Facts = dict[str, Any]
 

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from runtime.backends.initial import Initial, Part, draws_parts, wrong_part
-from runtime.config.instantiate import instantiate
-from tests.unit.run.test_preflight import composed
+from runtime.backends.initial import Initial, Part, wrong_part
 
 WHOLE = np.arange(10, dtype=np.float32)
 
@@ -101,12 +99,3 @@ def test_a_class_that_overrides_the_whole_has_no_part_of_it() -> None:
 )
 def test_what_is_wrong_with_a_part(task: Any, said: str) -> None:
     assert wrong_part(task, 2) == said
-
-
-@pytest.mark.parametrize("name", ["resnet20_cifar10", "lstm_wikitext2_laptop", "xdeepfm_criteo_laptop"])
-def test_tasks_that_come_along_draw_their_parts(name: str) -> None:
-    raw: Any
-    [(_, raw)] = composed(f"workload={name}")
-    task = instantiate(raw["workload"]["task"])
-    assert draws_parts(task)
-    assert wrong_part(task, 3) == ""

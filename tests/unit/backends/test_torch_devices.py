@@ -67,12 +67,6 @@ def test_the_way_to_the_device_and_back() -> None:
     assert staging.settle() == 0
 
 
-@pytest.mark.parametrize("missing", ["kernels_wait_for", "copies_wait_for_kernels"])
-def test_a_wait_that_is_missing_gives_wrong_numbers(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FakeDevice, missing, lambda *_: None)
-    assert iterations(Staging(FakeDevice(), SIZE)) != WANTED
-
-
 def test_pages_are_locked_once_and_to_the_end_of_a_vector() -> None:
     """As by the driver, which locks pages, and refuses what is locked in part."""
     device, whole = FakeDevice(), aligned_vector(SIZE)

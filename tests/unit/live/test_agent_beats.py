@@ -18,7 +18,6 @@ from runtime.live.joining import wire
 from runtime.live.tasks import agent
 from runtime.live.tasks.agent import Agent
 from runtime.live.transport.messages import Heartbeat
-from runtime.live.transport.silence import Listening
 
 
 @pytest.fixture
@@ -80,16 +79,6 @@ def test_a_child_that_is_tied_is_left_alone(
 
 
 BEGIN = wire.Begin(spec=b"", salt=b"", lease_s=10.0, heartbeat_s=0.5)
-
-
-@pytest.mark.parametrize(
-    ("looks", "missed"),
-    [((1.0, 1.0, 3.5, 9.5), [0.0, 0.0, 0.0, 0.0]), ((60.0, 61.0, 68.0), [59.0, 0.0, 6.0])],
-    ids=["in time or a little late", "far too late: counts as one"],
-)
-def test_a_look_that_is_late_misses_something(looks: tuple[float, ...], missed: list[float]) -> None:
-    listening = Listening(period_s=1.0, lease_s=10.0, now_s=0.0)
-    assert [listening.missed_s(now_s) for now_s in looks] == missed
 
 
 def member_at(monkeypatch: pytest.MonkeyPatch) -> tuple[Membership, SimpleNamespace]:

@@ -171,7 +171,7 @@ def test_a_group_has_what_was_asked_for_it_or_the_least_above_and_nothing_lawful
     for number in range(4):
         groups.append(random.choice(groups).create(f"group-{number}"))
     asked: dict[Path, float] = {one.path: math.inf for one in groups}
-    for _ in range(60):
+    for _ in range(40):
         group = random.choice(groups)
         cores = random.choice((None, MIN_CORES, 0.01, random.uniform(0.001, 0.1), random.uniform(0.1, 4.0)))
         got = group.set_cores(cores)

@@ -18,6 +18,7 @@ from runtime.live.transport.address import Address, connect, listen, set_deadlin
 from runtime.live.transport.auth import Identity, check_hello, receive_exactly
 from runtime.live.transport.channel import CHUNK_BYTES, BlockingChannel, LoopChannel
 from runtime.live.transport.messages import MAX_MESSAGE_BYTES, Attached, Heartbeat, LinkLost, Message, encode
+from tests.support.examples import examples
 
 Pair = tuple[socket.socket, socket.socket]
 
@@ -39,6 +40,7 @@ SOME: list[Message] = [Heartbeat(), Attached(generation=300), LinkLost(generatio
 STREAM = b"".join(encode(message) for message in SOME)
 
 
+@examples(20)
 @given(st.lists(st.integers(0, len(STREAM)), max_size=8))
 def test_any_cuts_of_a_long_stream(cuts: Sequence[int]) -> None:
     ours, theirs = socket.socketpair()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -14,11 +13,11 @@ from runtime.live.transport.acceptor import Acceptor
 from runtime.live.transport.address import listen
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.messages import Peer
+from tests.support.runs import until
 
 SECRET = bytes(32)
 SIZE = 300_000
 """More than sockets hold, so that both ends take turns."""
-DEADLINE_S = 60.0
 CHILD = Identity("child", 3, 1, 0)
 
 
@@ -33,12 +32,9 @@ class Parent:
         door, address = listen("tcp")
         self.acceptor = Acceptor(SECRET, [door])
         self.children, self.peer = Children(self.acceptor), Peer(worker, 0, address)
-        self.params = filled(worker)
 
     def serve(self, ticket: int, child: Identity = CHILD) -> None:
-        vector = aligned_vector(SIZE)
-        vector[:] = self.params
-        self.children.serve(Exchange(child, ticket, 7, vector))
+        self.children.serve(Exchange(child, ticket, 7, filled(self.peer.worker)))
 
 
 def filled(value: float) -> FloatVector:
@@ -81,18 +77,6 @@ def test_gradients_go_to_one_parent_then_to_another_and_back(parents: list[Paren
         exchange(link, parents[which], ticket)
 
 
-def test_updates_meanwhile_do_not_change_what_a_slow_child_receives(parents: list[Parent], link: ParentLink) -> None:
-    """It has not even connected yet."""
-    parent = parents[0]
-    parent.params.fill(5.0)
-    parent.serve(0)
-    parent.params.fill(6.0)
-    link.connect(parent.peer, CHILD)
-    params = aligned_vector(SIZE)
-    link.pull(0, params)
-    assert set(params.tolist()) == {5.0}
-
-
 def test_a_parent_that_halts_ends_what_its_child_waits_for(parents: list[Parent], link: ParentLink) -> None:
     parent = parents[0]
     exchange(link, parent, 0)
@@ -114,7 +98,7 @@ def test_a_child_that_is_lost_holds_no_update_up(parents: list[Parent], link: Pa
     fresh.connect(parent.peer, later)
     assert fresh.pull(1, aligned_vector(SIZE)) == 7
     fresh.close()
-    await_that(lambda: not any(thread.is_alive() for thread in parent.children._threads))
+    until(lambda: not any(thread.is_alive() for thread in parent.children._threads), "the end of its threads")
 
 
 def test_a_gradient_that_nobody_asked_for_is_refused(parents: list[Parent], link: ParentLink) -> None:
@@ -125,10 +109,3 @@ def test_a_gradient_that_nobody_asked_for_is_refused(parents: list[Parent], link
     with pytest.raises(ConnectionError):
         link.push(1, filled(1))
     assert parent.children.arrived() == {}
-
-
-def await_that(happened: Callable[[], bool]) -> None:
-    end = time.monotonic() + DEADLINE_S
-    while not happened():
-        assert time.monotonic() < end
-        time.sleep(0.01)

@@ -20,11 +20,12 @@ from runtime.live.tasks.datalink import DataLink
 from runtime.live.tasks.server import Server
 from runtime.live.tasks.store import Store
 from runtime.live.transport import buffers as shared_buffers
-from runtime.live.transport.auth import Identity, hello
+from runtime.live.transport.auth import Identity, hello, receive_exactly
 from runtime.live.transport.buffers import SharedBuffers
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PARAMS, PUSH, Header, as_bytes, pack, unpack
 from runtime.live.transport.links import ServerLinks
 from runtime.live.transport.messages import Update
+from tests.support.examples import examples
 from tests.unit.live.test_store import SIZE, TALLY, order, receive, vector
 
 Vector = NDArray[np.float32]
@@ -48,22 +49,17 @@ class Line:
         self.read(32)
 
     def read(self, num_bytes: int) -> bytes:
-        data = b""
-        while len(data) < num_bytes:
-            data += self.worker.recv(num_bytes - len(data))
-        return data
+        return receive_exactly(self.worker, num_bytes)
 
     def header(self) -> Header:
         return unpack(self.read(HEADER_BYTES))
 
-    def params(
-        self, size: int, step: int = 1 << 16, between: Callable[[], Any] = lambda: None
-    ) -> tuple[Header, Vector]:
+    def params(self, size: int, between: Callable[[], Any] = lambda: None) -> tuple[Header, Vector]:
         """Read one delivery bit by bit, letting the server continue in between."""
         header, data = self.header(), bytearray()
         assert (header.kind, header.length) == (PARAMS, size * 4)
         while len(data) < header.length:
-            data += self.worker.recv(min(step, header.length - len(data)))
+            data += self.worker.recv(min(1 << 16, header.length - len(data)))
             between()
             self.link.flush()
         return header, np.frombuffer(data, dtype=np.float32)
@@ -88,6 +84,7 @@ FIRST, SECOND = vector(1.0, 2.0, 3.0), vector(-4.0, 5.5)
 STREAM = push(7, FIRST) + push(8, SECOND)
 
 
+@examples(20)
 @given(st.lists(st.integers(0, len(STREAM)), max_size=12))
 def test_pushes_cut_in_many_places(cuts: Sequence[int]) -> None:
     line, store = Line(), Store(vector(0.0), TALLY)
@@ -141,12 +138,11 @@ def advance(store: Store, line: Line) -> None:
     store.apply(order(store.version + 1, 1000 + store.version))
 
 
-@pytest.mark.parametrize("step", [4096, LARGE])
-def test_parameters_stay_of_one_version_when_updates_come_in_between(line: Line, step: int) -> None:
+def test_parameters_stay_of_one_version_when_updates_come_in_between(line: Line) -> None:
     store = Store(vector(0.0, size=LARGE), TALLY)
     line.link.deliver(store, GENERATION, 1)
     assert line.link.sending, "the socket did not take it all"
-    header, params = line.params(LARGE, step, lambda: advance(store, line) if store.version < 3 else None)
+    header, params = line.params(LARGE, lambda: advance(store, line) if store.version < 3 else None)
     assert (header.ticket, header.version) == (1, 0)
     assert not params.any()
     line.link.deliver(store, GENERATION, 2)

@@ -12,7 +12,7 @@ from runtime.live.control.evaluations import Asked, LiveEvaluations
 from runtime.live.control.final_evaluation import EVALUATOR_JOINS_S, FINAL_EVALUATION_S, PATIENCE, FinalEvaluation
 from runtime.live.tasks.auxiliary import work_of
 from runtime.live.transport.auxiliaries import AUXILIARIES, EVALUATOR, TICKETS_EACH
-from runtime.live.transport.messages import AuxiliaryOrder, ComputeReference, EvaluateVersion
+from runtime.live.transport.messages import ComputeReference, EvaluateVersion
 
 HERE: dict[str, Any] = {"connected": True, "may_come": False}
 GONE: dict[str, Any] = {"connected": False, "may_come": False}
@@ -116,11 +116,7 @@ def test_results_are_told_apart_by_tickets_count_once_and_not_when_they_are_void
     assert evaluations.look(3.0, connected=True, may_come=False) == "done"
 
 
-@pytest.mark.parametrize(("role", "order"), [("scorer", ComputeReference), ("evaluator", EvaluateVersion)])
-def test_every_role_obeys_its_own_order(role: str, order: type[AuxiliaryOrder]) -> None:
-    assert work_of(role).obeys is order
-
-
-def test_tickets_of_roles_and_of_gradients_never_meet() -> None:
+def test_every_role_obeys_its_own_order_and_tickets_of_roles_and_of_gradients_never_meet() -> None:
+    assert (work_of("scorer").obeys, work_of("evaluator").obeys) == (ComputeReference, EvaluateVersion)
     firsts = sorted([0, *(role.first_ticket for role in AUXILIARIES.values())])
     assert all(later - sooner >= TICKETS_EACH for sooner, later in pairwise(firsts))

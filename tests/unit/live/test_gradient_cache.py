@@ -15,7 +15,7 @@ from runtime.live.tasks import gradient_cache
 from runtime.live.tasks.gradient_cache import GradientCache
 from runtime.live.tasks.split_channel import SplitChannel
 from runtime.live.transport.address import Address
-from runtime.live.transport.auth import Identity
+from runtime.live.transport.auth import Identity, receive_exactly
 from runtime.live.transport.frames import ACK, HEADER_BYTES, PUSH, pack, unpack
 from runtime.live.transport.messages import Fence, Forget, Message, Release, ReplicateGradient, ReplicationFailed
 
@@ -72,24 +72,15 @@ class Worker:
 
     def takes(self, end: socket.socket) -> tuple[int, list[float]]:
         """A replica reads a gradient, and acknowledges it."""
-        header = unpack(read(end, HEADER_BYTES))
+        header = unpack(receive_exactly(end, HEADER_BYTES))
         assert (header.kind, header.generation) == (PUSH, GENERATION)
-        grad = np.frombuffer(read(end, header.length), np.float32)
+        grad = np.frombuffer(receive_exactly(end, header.length), np.float32)
         end.sendall(pack(ACK, GENERATION, header.ticket, 0, 0))
         return header.ticket, grad.tolist()
 
     @property
     def end(self) -> socket.socket:
         return self.ends.get(timeout=LONG_S)
-
-
-def read(end: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        more = end.recv(size - len(data))
-        assert more, "closed"
-        data += more
-    return data
 
 
 @pytest.fixture

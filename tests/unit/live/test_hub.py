@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.live.control.allowed_senders import refuse_foreign
@@ -157,7 +157,6 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(body[: draw(st.integers(0, len(body)))])
 
 
-@settings(max_examples=150)
 @given(st.binary(max_size=200) | damaged() | st.integers(1, 5000).map(lambda depth: b"\x81\xa1x" + b"\x91" * depth))
 def test_decoding_ends_in_a_message_or_in_one_error(body: bytes) -> None:
     try:

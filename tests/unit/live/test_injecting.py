@@ -20,28 +20,10 @@ from runtime.live.machines.mechanisms import NOTHING
 from runtime.live.transport.messages import Actuated, Freeze, Throttle
 from strategies.protocol import NodeId
 from tests.unit.live.test_host_places import Group
+from tests.unit.live.test_supervisor import Clock
 
 TASKS = ["server:0", "worker:0", "worker:1"]
 HOSTS = parse_hosts({"count": 2, "cpu_cores": 2.0, "real_cores_per_core": 0.2, "link_mbps": 80}, 2, 1)
-
-
-class Clock:
-    """A loop that the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.timers: list[tuple[float, Any]] = []
-
-    def at(self, when_s: float, call: Any) -> None:
-        self.timers.append((when_s, call))
-
-    def run_until(self, t: float) -> None:
-        while self.timers and min(self.timers)[0] <= t:
-            due = min(self.timers, key=lambda timer: timer[0])
-            self.timers.remove(due)
-            self.now = due[0]
-            due[1]()
-        self.now = t
 
 
 class Links:
@@ -115,14 +97,14 @@ def window(kind: Any, target: str, magnitude: float = 1.0, start_s: float = 1.0,
 def test_quotas_and_links_are_a_part_of_what_the_target_has() -> None:
     scene = Scene(window("cpu", "worker:0", 0.25), window("cpu", "host:1", 0.5, 1.5, 3.0))
     scene.injector.start()
-    scene.clock.run_until(10)
+    scene.clock.pass_to(10)
     assert scene.groups["worker:0"].cores == [pytest.approx(0.1), None], "a quarter of its host's 0.4 cores, then all"
     assert scene.groups["host:1"].cores == [pytest.approx(0.2), pytest.approx(0.4)]
     noted = [(t, note["target"], note["level"]) for t, note in scene.notes if note["by"] == "cgroup"]
     assert noted == [(1.0, "worker:0", 0.25), (1.5, "host:1", 0.5), (2.0, "worker:0", 1.0), (3.0, "host:1", 1.0)]
     scene = Scene(window("bandwidth", "link:1", 0.1), window("bandwidth", "link:0>1", 0.5), window("cut", "link:0"))
     scene.injector.start()
-    scene.clock.run_until(10)
+    scene.clock.pass_to(10)
     assert ("rate", 1, pytest.approx(1e6)) in scene.links.said
     assert ("rate", 1, 1e7) in scene.links.said
     assert ("peer", 0, 1, 5e6) in scene.links.said
@@ -136,7 +118,7 @@ def test_links_of_machines_elsewhere_are_paced_and_noted_when_all_have_answered(
     scene, asked = Scene(window("bandwidth", "link:1", 0.1)), []
     scene.injector.paced = SimpleNamespace(change=lambda *words: asked.append(words))  # type: ignore[assignment]
     scene.injector.start()
-    scene.clock.run_until(1)
+    scene.clock.pass_to(1)
     ((target, level, then),) = asked
     assert (target, level, scene.notes) == ("link:1", 0.1, [])
     scene.clock.now = 1.2
@@ -153,7 +135,7 @@ def test_links_of_machines_elsewhere_are_paced_and_noted_when_all_have_answered(
 def test_the_agent_answers_in_order_and_its_answer_is_what_counts() -> None:
     scene = Scene(window("pause", "worker:1"), window("cpu", "worker:0", 0.5), throttles="duty")
     scene.injector.start()
-    scene.clock.run_until(1)
+    scene.clock.pass_to(1)
     assert scene.received == [
         Throttle(target="worker:0", cores=pytest.approx(0.2), by="duty"),
         Freeze(target="worker:1", on=True),
@@ -172,7 +154,7 @@ def test_answers_to_others_do_not_mix_with_those_to_the_plan() -> None:
     scene.machines.allocated["worker:0"] = 0.1
     scene.injector.throttle("worker:1", 0.3, "duty", answers.append)
     scene.injector.start()
-    scene.clock.run_until(10)
+    scene.clock.pass_to(10)
     assert scene.received == [
         Throttle(target="worker:1", cores=0.3, by="duty"),
         Throttle(target="worker:0", cores=pytest.approx(0.05), by="duty"),
@@ -188,11 +170,11 @@ def test_a_killed_host_takes_its_tasks_along_and_who_moves_avoids_it() -> None:
     scene = Scene(window("kill", "host:1", start_s=1, end_s=4))
     scene.let_move()
     scene.injector.start()
-    scene.clock.run_until(3)
+    scene.clock.pass_to(3)
     assert scene.said == [("hold", "server:0"), ("hold", "worker:1")]
     scene.injector.moved("worker:0")
     assert scene.said[2:] == [("hold", "worker:0")]
-    scene.clock.run_until(5)
+    scene.clock.pass_to(5)
     assert scene.said[3:] == [("release", "server:0"), ("release", "worker:1"), ("release", "worker:0")]
     noted = [(t, note["target"], note["level"], note["by"]) for t, note in scene.notes]
     assert noted == [(1.0, "host:1", 1.0, "signal"), (4.0, "host:1", 0.0, "signal")]
@@ -201,7 +183,7 @@ def test_a_killed_host_takes_its_tasks_along_and_who_moves_avoids_it() -> None:
     scene.machines.move = lambda *words: asked.append(words)  # type: ignore[assignment]
     scene.injector.start()
     for t in (1.5, 3.0):
-        scene.clock.run_until(t)
+        scene.clock.pass_to(t)
         scene.injector.moved("worker:0")
     assert asked == [("worker:0", None, [1]), ("worker:0", None, [])]
 
@@ -210,11 +192,11 @@ def test_an_agent_keeps_who_is_throttled_or_stopped_and_has_to_answer() -> None:
     """It would keep doing so if the task came back."""
     scene = Scene(window("pause", "worker:1", end_s=3), throttles="duty")
     scene.injector.start()
-    scene.clock.run_until(1)
+    scene.clock.pass_to(1)
     assert scene.injector.awaits("worker:1")
     scene.injector.answered(Actuated(target="worker:1", kind="pause", by="signal", achieved=1.0))
     assert scene.injector.awaits("worker:1")
-    scene.clock.run_until(4)
+    scene.clock.pass_to(4)
     scene.injector.answered(Actuated(target="worker:1", kind="pause", by="signal", achieved=0.0))
     assert not scene.injector.awaits("worker:1")
 
@@ -223,7 +205,7 @@ def test_hogs_leave_of_a_device_what_all_that_reach_it_are_left() -> None:
     users = DeviceUsers((0, 1), 2)
     scene = Scene(window("gpu", "worker:0", 0.5, 1, 4), window("gpu", "device:0", 0.25, 2, 3), users=users)
     scene.injector.start()
-    scene.clock.run_until(5)
+    scene.clock.pass_to(5)
     taken = [(message.target, message.taken_frac) for message in scene.received]
     assert taken == [("device:0", 0.5), ("device:0", 0.75), ("device:0", 0.5), ("device:0", 0.0)]
     for left in (0.5, 0.25):
@@ -239,13 +221,13 @@ def test_at_the_end_nobody_stays_throttled() -> None:
     ends = (window("cut", "link:1", end_s=50), window("pause", "worker:1", end_s=50))
     scene = Scene(window("cpu", "worker:0", 0.5, end_s=50), *ends, window("kill", "server:0", end_s=50))
     scene.injector.start()
-    scene.clock.run_until(2)
+    scene.clock.pass_to(2)
     scene.injector.stop()
     assert scene.groups["worker:0"].cores[-1] is None
     assert scene.links.said[-1] == ("cut", 1, False)
     assert scene.received[-1] == Freeze(target="worker:1", on=False)
     assert scene.said == [("hold", "server:0")], "nobody is started for the end"
-    scene.clock.run_until(60)
+    scene.clock.pass_to(60)
     assert len(scene.groups["worker:0"].cores) == 2, "nothing is carried out after that"
 
 
@@ -262,7 +244,7 @@ def test_quotas_of_hosts_that_the_agent_keeps_are_set_before_the_job_and_operato
     assert "it is gone" in scene.failures[-1]
     scene = Scene(window("leave", "worker:1", end_s=9.0), window("join", "worker:4", 1.0, 3.0, 9.0))
     scene.injector.start()
-    scene.clock.run_until(10)
+    scene.clock.pass_to(10)
     scene.injector.stop()
     assert scene.operated == [("leave", "worker:1"), ("join", "worker:4")]
     assert [(t, note["kind"], note["by"]) for t, note in scene.notes] == [

@@ -27,6 +27,7 @@ from runtime.live.launchers.pieces import Pieces
 from runtime.live.transport.messages import MalformedMessage, encode
 from runtime.live.transport.task_spec import Place
 from tests.support.clusters import cluster_of
+from tests.support.examples import examples
 
 OURS = Facts(
     hostname="alpha",
@@ -192,6 +193,7 @@ def test_tasks_are_placed_in_turn_and_those_of_this_machine_are_left_as_they_are
     assert not Site().elsewhere
 
 
+@examples(25)
 @given(
     cores=st.lists(st.integers(1, 8), min_size=1, max_size=4),
     tasks=st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3)), max_size=8),

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from runtime.core.job import ApplyOrder, ReplicateOrder
-from runtime.core.recovery.replicas import Agreement, agree
 from runtime.live.control.following import LiveFollowers
-from runtime.live.tasks.replica import NOTHING
 from runtime.live.transport.address import Address
 from runtime.live.transport.messages import (
     AgentReady,
@@ -274,17 +272,3 @@ def test_the_evaluator_hears_from_a_replica_that_lives_and_native_ddp_ends_with_
     world.die(("worker", 1))
     (failed,) = [words for words in world.heard if words[0] == "failed"]
     assert "worker 1 is gone (killed by signal 9), and topology.collective=ddp cannot continue" in failed[1]
-
-
-@pytest.mark.parametrize(
-    ("versions", "wanted"),
-    [
-        ({0: 5, 1: 5, 2: 5}, Agreement(5, 0, ())),
-        ({0: 4, 1: 5, 2: 4}, Agreement(5, 1, (0, 2))),
-        ({0: NOTHING, 1: 5, 2: 5}, Agreement(5, 1, (0,))),
-        ({2: 0, 3: NOTHING}, Agreement(0, 2, (3,))),
-        ({0: NOTHING, 1: NOTHING}, None),
-    ],
-)
-def test_the_newest_version_wins(versions: dict[int, int], wanted: Agreement | None) -> None:
-    assert agree(versions) == wanted

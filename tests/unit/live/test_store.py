@@ -17,6 +17,7 @@ from runtime.core.vectors import server_range
 from runtime.live.tasks.store import Store
 from runtime.live.transport import buffers as shared_buffers
 from runtime.live.transport.buffers import SharedBuffers, SlotTable, num_slots
+from tests.support.examples import examples
 
 Vector = NDArray[np.float32]
 SGD: dict[str, Any] = {"name": "sgd", "lr": 0.5, "momentum": 0.9}
@@ -112,6 +113,7 @@ class Reader:
 ACTION = st.tuples(st.sampled_from(["deliver", "use", "drop", "die", "evaluate"]), st.integers(0, WORKERS - 1))
 
 
+@examples(25)
 @given(st.lists(ACTION, max_size=60), st.integers(1, 3))
 def test_servers_choose_alike_and_nobody_reads_what_changes(actions: list[tuple[str, int]], num_servers: int) -> None:
     """Any order of deliveries, updates, drops and deaths, on servers that never talk to each other."""

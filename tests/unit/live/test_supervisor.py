@@ -53,8 +53,11 @@ class Clock:
         self.timers: list[tuple[float, int, Callable[[], None]]] = []
         self.sequence = count()
 
+    def at(self, when_s: float, call: Callable[[], None]) -> None:
+        heapq.heappush(self.timers, (when_s, next(self.sequence), call))
+
     def after(self, delay_s: float, call: Callable[[], None]) -> None:
-        heapq.heappush(self.timers, (self.now + delay_s, next(self.sequence), call))
+        self.at(self.now + delay_s, call)
 
     def pass_to(self, then: float) -> None:
         while self.timers and self.timers[0][0] <= then:

@@ -18,7 +18,7 @@ DLROVER = (
     *("topology.num_servers=1", "workload.global_batch_samples=512"),
 )
 WANDERING = (
-    *("--config-dir", str(ROOT / "tests/live/conf"), "strategy=wandering", "strategy.often=0.2", "workload=ledger"),
+    *("--config-dir", str(ROOT / "tests/live/conf"), "strategy=validated", "strategy.often=0.2", "workload=ledger"),
     *("backend=numpy", "workload.epochs=1", "workload.task.num_samples=1500", "topology.transport=tcp"),
 )
 

@@ -1,4 +1,4 @@
-"""Shared links and processors against SimGrid: 400 stored scenarios (``tests/support/simgrid_scenarios.py``).
+"""Shared links and processors against SimGrid: stored ends of 400 scenarios (``tests/support/simgrid_scenarios.py``).
 
 In them: flows and computations that start at any time, limits and weights, one to four cores, routes of two or three
 links, links that become slower and faster, windows, processors that change both ways, pauses.
@@ -6,8 +6,6 @@ links, links that become slower and faster, windows, processors that change both
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections import Counter
 from math import inf
 from typing import Any
@@ -15,16 +13,13 @@ from typing import Any
 import pytest
 
 from runtime.virtual.compiled._hosts import Fluid
-from tests.support.runs import ROOT
-
-Scenario = dict[str, Any]
-STORED = ROOT / "tests" / "support" / "simgrid_scenarios.json.gz"
+from tests.support.simgrid_scenarios import Scenario, draw, stored_ends
 
 
 @pytest.fixture(scope="module")
 def scenarios() -> list[Scenario]:
-    found: list[Scenario] = json.loads(gzip.decompress(STORED.read_bytes()))
-    return found
+    """Drawn again, each with its stored ends."""
+    return [{**draw(seed), "ends": ends} for seed, ends in enumerate(stored_ends())]
 
 
 class Replay:

@@ -19,8 +19,7 @@ from runtime.virtual.tasks.model_state import NoModelState
 from strategies.basic.bsp import BSP
 from strategies.basic.ssp import SSP
 from strategies.protocol import Strategy
-from tests.support.all_costs import job_of
-from tests.support.harness import make_run_spec
+from tests.support.harness import make_job, make_run_spec
 from tests.support.labs import run_alone
 
 SIGMA = 0.05
@@ -29,7 +28,9 @@ SIGMA = 0.05
 def jct_s(run_dir: Path, seed: int, strategy: Strategy, costs: Costs) -> float:
     """Of an undisturbed job."""
     run_dir.mkdir()
-    spec = make_run_spec(job_of(seed=seed), strategy, Recorder(run_dir), run_dir)
+    size = {"num_workers": 6, "num_servers": 2, "num_samples": 6 * 32 * 40, "global_batch_samples": 6 * 32}
+    job = make_job(**size, epochs=1, max_time_s=1000.0, seed=seed)
+    spec = make_run_spec(job, strategy, Recorder(run_dir), run_dir)
     plan = Schedule(build_plan("none", 0, 1000.0, []))
     return run_alone(VirtualSession(spec, plan, NoModelState(64, None), costs, None)).t
 

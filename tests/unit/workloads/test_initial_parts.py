@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from runtime.backends.initial import draws_parts, wrong_part
 from runtime.config.instantiate import instantiate
 from tests.unit.run.test_preflight import composed
 from workloads.models.initial import BLOCK, Initializer, constant, draw, draw_part, normal, uniform
@@ -36,10 +37,12 @@ def test_a_part_has_the_bits_of_the_whole(lo: int, hi: int) -> None:
 @pytest.mark.parametrize(
     "name", ["resnet20_cifar10", "lstm_wikitext2_laptop", "transformer_wikitext2_laptop", "xdeepfm_criteo_laptop"]
 )
-def test_a_module_draws_no_values_of_its_own(name: str) -> None:
+def test_a_module_draws_no_values_of_its_own_and_its_task_draws_parts(name: str) -> None:
     raw: Any
     [(_, raw)] = composed(f"workload={name}")
     task = instantiate(raw["workload"]["task"])
+    assert draws_parts(task)
+    assert wrong_part(task, 3) == ""
     torch.manual_seed(3)
     before = torch.get_rng_state()
     module = task.torch_module()

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from torch.nn.utils import vector_to_parameters
 
-from tests.support.long_tests import long_after
 from workloads.models import densenet, googlenet, mobilenet, resnet
 from workloads.models.clicks import Fields, WideDeepSize, XDeepFMSize
 from workloads.models.images import MODELS, image_model
@@ -99,8 +98,8 @@ def test_for_cifar_only_stem_and_classifier_differ(name: str) -> None:
         assert count(layers, SMALL) == size_of(build(layers, SMALL)) == CIFAR[name]
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize("name", long_after(["resnet34", "googlenet", "resnet101", "densenet121"], always=2))
+@pytest.mark.long(like="test_for_cifar_only_stem_and_classifier_differ")
+@pytest.mark.parametrize("name", ["resnet34", "googlenet", "resnet101", "densenet121"])
 def test_large_forms_in_torch_as_well(name: str) -> None:
     with torch.device("meta"):
         module = build(image_model(name, LARGE, 1000), LARGE)

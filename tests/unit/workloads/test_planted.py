@@ -25,7 +25,7 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> str:
     return folder
 
 
-def fitted(split: Split, rank: int, steps: int = 240) -> NDArray[np.float32]:
+def fitted(split: Split, rank: int, steps: int = 120) -> NDArray[np.float32]:
     """Held-out scores of a factorisation machine (rank 0: of a linear model), by Adam on batches of 512."""
     torch.manual_seed(0)
     offsets = torch.arange(SMALL.num_fields) * SMALL.buckets
