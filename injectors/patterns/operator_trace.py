@@ -79,7 +79,7 @@ class OperatorTrace(Pattern):
     def __post_init__(self) -> None:
         check_path(self.path)
         check_number("time_scale", self.time_scale, above=0)
-        check_targets(self.targets)
+        check_targets(self.targets, "slowdown")
         check_flag("repeat", self.repeat)
         if self.baseline not in BASELINES:
             raise ValueError(f"baseline={one_line(self.baseline)}: must be {' or '.join(BASELINES)}")
