@@ -28,8 +28,7 @@ DECIMALS = 6
 NO_HOSTS = "this cluster has no hosts; choose cluster=hosts, or set cluster.hosts"
 
 NO_RANKS = (
-    "workers have no ranks here, which only modelled ones have; choose cluster=hybrid runtime=virtual "
-    "topology=allreduce, or name a worker"
+    "here workers have no ranks; choose cluster=hybrid runtime=virtual topology=allreduce, or name a worker instead"
 )
 
 NO_DEVICES = "no device is shared out here; set backend.device=cuda (or fake), or name a worker"
