@@ -69,7 +69,7 @@ class Inside(NamedTuple):
     slowdown_frac: float = 0.0
     """Of all ranks."""
     ranks: tuple[DisturbedRank, ...] = ()
-    """What comes on top of that, of ranks that have any."""
+    """Ranks with further disturbances, which come on top of that."""
     links: tuple[tuple[int, int, float], ...] = ()
     """Two stages, and the seconds that are added to every message between them."""
 
@@ -104,10 +104,10 @@ class ReplicaProfile(DeviceProfile, frozen=True, kw_only=True):
         return self.whole.seconds(num_samples, micro_batches) * _stretch(self, num_samples, micro_batches)
 
     def added(self, num_samples: int, accum: int, inside: Inside) -> tuple[float, float]:
-        """What disturbances inside add to the time of a batch: seconds, and a fraction of its undisturbed time.
+        """The delay of a batch by disturbances inside: seconds, and a fraction of its undisturbed time.
 
-        A disturbance of all ranks alike adds what it would add to a worker of one rank, to the bit, unless it spares
-        messages that take time. So does a delay of all ranks.
+        Equal disturbances of all ranks delay it as the same disturbance delays a worker of one rank, to the bit; but a
+        slow-down spares messages that take time.
         """
         return _added(self, num_samples, accum * self.spec.micro_batches, inside)
 

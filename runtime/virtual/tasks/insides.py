@@ -1,7 +1,7 @@
 """Disturbances of ranks and of links between stages, as one delay of the worker that they are parts of.
 
-The core and the strategies know workers only: an order to compute has the delay and the slow-down of the worker, to
-which this adds what its parts add to the time of a step (:meth:`runtime.cluster.replica.ReplicaProfile.added`).
+The core and the strategies know workers only. An order to compute has the delay and the slow-down of the worker; this
+module adds the delays of its parts (:meth:`runtime.cluster.replica.ReplicaProfile.added`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Insides:
     def added(
         self, worker: int, samples: int, accum: int, t: float, delay_s: float, slowdown_frac: float
     ) -> tuple[float, float]:
-        """What is added to a batch that a worker begins at ``t``: seconds, and a fraction of its undisturbed time.
+        """The delay of a batch that a worker begins at ``t``: seconds, and a fraction of its undisturbed time.
 
         ``delay_s`` and ``slowdown_frac`` are the worker's own, which concern all of its ranks.
         """
