@@ -7,6 +7,7 @@ does, so compared runs face the identical plan. ``docs/record.md`` describes its
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import re
 from collections.abc import Iterable
@@ -26,10 +27,14 @@ DECIMALS = 6
 
 NO_HOSTS = "this cluster has no hosts; choose cluster=hosts, or set cluster.hosts"
 
+NO_RANKS = (
+    "here workers have no ranks; choose cluster=hybrid runtime=virtual topology=allreduce, or name a worker instead"
+)
+
 NO_DEVICES = "no device is shared out here; set backend.device=cuda (or fake), or name a worker"
 
 Kind = Literal["delay", "slowdown", "cpu", "gpu", "bandwidth", "cut", "pause", "kill", "join", "leave"]
-Form = Literal["worker", "server", "host", "device", "link", "route"]
+Form = Literal["worker", "server", "host", "device", "link", "route", "rank", "stages"]
 
 
 class Rule(NamedTuple):
@@ -49,8 +54,8 @@ class Rule(NamedTuple):
 
 RULES: dict[Kind, Rule] = {
     # more than an hour per iteration, or a thousand iterations, is assumed to be a typo
-    "delay": Rule(("worker", "server"), "sum", 3600.0),
-    "slowdown": Rule(("worker", "server"), "sum", 1000.0),
+    "delay": Rule(("worker", "server", "rank", "stages"), "sum", 3600.0),
+    "slowdown": Rule(("worker", "server", "rank"), "sum", 1000.0),
     "cpu": Rule(("worker", "server", "host"), "least"),
     "gpu": Rule(("worker", "host", "device"), "least"),
     "bandwidth": Rule(("link", "route"), "least"),
@@ -66,7 +71,10 @@ OF_MEMBERS: frozenset[Kind] = frozenset({"join", "leave"})
 """Kinds by which an operator changes the workers of a job; only the start of such a window counts."""
 
 OF_MACHINE: frozenset[Kind] = frozenset({"delay", "slowdown", "cpu", "gpu", "pause"})
-"""Kinds that may be ``of_machine`` if they act on a task."""
+"""Kinds that may be ``of_machine`` if they act on a task or on a worker's rank."""
+
+ON_MACHINES: tuple[Form, ...] = ("worker", "server", "rank")
+"""Targets that a strategy may move to another machine."""
 
 FORM_TEXT: dict[Form, str] = {
     "worker": "worker:<id>",
@@ -75,28 +83,43 @@ FORM_TEXT: dict[Form, str] = {
     "device": "device:<id>",
     "link": "link:<host>",
     "route": "link:<host>><host>",
+    "rank": "rank:(<worker>,<stage>,<tensor>)",
+    "stages": "link:<worker>:(<stage>,<stage>)",
 }
 
 _ID = "(0|[1-9][0-9]{0,8})"
 _TARGET = re.compile(f"(worker|server|host|device|link):{_ID}(?:>{_ID})?")
+_INSIDE = re.compile(f"rank:\\({_ID},{_ID},{_ID}\\)|link:{_ID}:\\({_ID},{_ID}\\)")
+"""A rank, or two stages of a worker."""
 
 
 class Target(NamedTuple):
-    """``worker:1``, ``server:0``, ``host:2``, ``device:0``, ``link:2`` (of host 2, both directions), ``link:0>2``."""
+    """``worker:1``, ``server:0``, ``host:2``, ``device:0``, ``link:2`` (of host 2, both directions), ``link:0>2``.
+
+    Inside worker 2, which is a replica: ``rank:(2,1,0)``, which is tensor rank 0 of stage 1, and ``link:2:(1,2)``, the
+    link between stages 1 and 2 (both directions).
+    """
 
     form: Form
     ids: tuple[int, ...]
-    """One number; two for a route."""
+    """One number; two for a route; three for a rank and for two stages, of which the first is the worker's."""
 
     @property
     def number(self) -> int:
-        """Return the number of a task, host, device or link; of a route, its sending host's."""
+        """Return the number of a task, host, device or link; of a route, its sending host's; else the worker's."""
         return self.ids[0]
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether it is a part of a worker."""
+        return self.form in ("rank", "stages")
 
 
 @lru_cache(maxsize=4096)
 def parse_target(text: str) -> Target | None:
     """The target that ``text`` names; None if it is not written exactly as above."""
+    if (inside := _INSIDE.fullmatch(text)) is not None:
+        return Target("rank" if inside[1] else "stages", tuple(int(one) for one in inside.groups() if one))
     found = _TARGET.fullmatch(text)
     if found is None or (found[3] is not None and found[1] != "link"):
         return None
@@ -111,6 +134,16 @@ def target_name(form: str, number: int) -> str:
     return f"{form}:{number}"
 
 
+def rank_name(worker: int, stage: int, tensor: int) -> str:
+    """The text of a rank as a target."""
+    return f"rank:({worker},{stage},{tensor})"
+
+
+def stages_name(worker: int, stage: int, other: int) -> str:
+    """The text of the link between two stages of a worker, as a target."""
+    return f"link:{worker}:({min(stage, other)},{max(stage, other)})"
+
+
 def target_of(text: str) -> Target:
     """The target that a checked plan names; raises ``ValueError`` for anything else."""
     if (target := parse_target(text)) is None:
@@ -118,10 +151,35 @@ def target_of(text: str) -> Target:
     return target
 
 
+def task_of(text: str) -> str:
+    """The target itself, or the worker of which a rank or a link between stages is a part."""
+    target = target_of(text)
+    return target_name("worker", target.number) if target.is_inside else text
+
+
 def every_target(text: str) -> Form | None:
     """Return the form of ``worker:*``, which stands for all targets of the form; None for anything else."""
+    if text == "rank:*":
+        return "rank"
     target = parse_target(f"{text[:-1]}0") if text.endswith(":*") else None
     return None if target is None or target.form == "route" else target.form
+
+
+class ReplicaShape(NamedTuple):
+    """The inside of every worker that is a replica."""
+
+    stages: int
+    tensor: int
+    """Ranks of each stage."""
+    is_ring: bool
+    """Whether the last stage has a link to the first one, too."""
+
+    def link_problem(self, worker: int, stage: int, other: int) -> str | None:
+        """Why a worker has no link of this name between two of its stages; None if it has one."""
+        apart = abs(other - stage)
+        if apart != 1 and not (self.is_ring and apart == self.stages - 1 > 1):
+            return f"stages {stage} and {other} are not neighbours, so nothing passes between them; name two that are"
+        return f"write {stages_name(worker, stage, other)}, the lower stage first" if stage > other else None
 
 
 class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,6 +197,8 @@ class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
     """Why there are none, for error messages."""
     num_devices: int = 0
     """Number of GPUs, of which workers use one each; 0 if they compute on the CPU, or nothing is known of any."""
+    replica: ReplicaShape | None = None
+    """The inside of every worker; None: they have none."""
 
     def count(self, role: str) -> int:
         """Number of targets of a role (``worker``, ``server``, ``host``, ``device``, ``link``)."""
@@ -147,13 +207,21 @@ class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
         return hosts[role] if role in hosts else counts[role]
 
     def targets(self, role: str) -> list[str]:
-        """All targets of a role, by id. Routes (``link:0>2``) are targets, too, but are not listed."""
+        """All targets of a role, by id; ``rank``: all ranks. Routes and links of stages are not listed."""
+        if role == "rank":
+            stages, tensor, _ = self.replica or (0, 0, False)
+            numbers = itertools.product(range(self.num_workers), range(stages), range(tensor))
+            return [rank_name(*one) for one in numbers]
         return [target_name(role, number) for number in range(self.count(role))]
 
     def describe_targets(self) -> str:
         """For error messages: ``worker:0 to worker:3, server:0``."""
         roles = ("worker", "server", "host", "device", "link")
-        ends = ((names[0], names[-1]) for role in roles if (names := self.targets(role)))
+        ends = [(names[0], names[-1]) for role in roles if (names := self.targets(role))]
+        if self.replica is not None:
+            worker, stage = self.num_workers - 1, self.replica.stages - 1
+            ends.append((rank_name(0, 0, 0), rank_name(worker, stage, self.replica.tensor - 1)))
+            ends += [(stages_name(0, 0, 1), stages_name(worker, stage - 1, stage))] if stage else []
         words = [first if first == last else f"{first} to {last}" for first, last in ends]
         return ", ".join([*words, FORM_TEXT["route"]] if self.count("link") > 1 else words)
 
@@ -161,8 +229,10 @@ class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
 class Disturbance(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """``target`` is disturbed during [start_s, end_s), seconds since the job's start.
 
-    ``delay``: ``magnitude`` seconds are added to every iteration of a worker, or to every update of a server.
-    ``slowdown``: ``magnitude`` times the iteration's (update's) own computing time is added to it.
+    ``delay``: ``magnitude`` seconds are added to every iteration of a worker, or to every update of a server; a rank
+    spends them after its passes; a link between stages adds them to every message.
+    ``slowdown``: ``magnitude`` times the iteration's (update's) own computing time is added to it; to a rank's passes,
+    likewise.
     ``cpu``: the fraction ``magnitude`` of the target's own processor allotment remains.
     ``gpu``: the fraction ``magnitude`` of the time of the target's device remains for the tasks that compute there.
     ``bandwidth``: the fraction ``magnitude`` of the rate of a link, or of a route from one host to another, remains.
@@ -297,8 +367,8 @@ def problem_of(one: Disturbance, cluster: ClusterShape) -> Problem | None:
         return Problem("target", f"{one.kind} acts on {describe_forms(one.kind)} only")
     if text := member_problem(one, cluster) if one.kind in OF_MEMBERS else target_problem(one.target, cluster):
         return Problem("target", text)
-    if one.of_machine and (one.kind not in OF_MACHINE or target is None or target.form not in ("worker", "server")):
-        return Problem("of_machine", f"is for {', '.join(sorted(OF_MACHINE))} of a worker or server")
+    if one.of_machine and (one.kind not in OF_MACHINE or target is None or target.form not in ON_MACHINES):
+        return Problem("of_machine", f"is for {', '.join(sorted(OF_MACHINE))} of a worker, server or rank")
     return _problem_of_numbers(one)
 
 
@@ -324,6 +394,8 @@ def member_problem(one: Disturbance, cluster: ClusterShape) -> str | None:
 def target_problem(text: str, cluster: ClusterShape) -> str | None:
     """Why ``cluster`` has no target of that name; None if it has one."""
     target = parse_target(text)
+    if target is not None and target.is_inside:
+        return _problem_inside(target, cluster)
     counted = "" if target is None else "link" if target.form == "route" else target.form
     if counted in ("host", "link") and not cluster.count(counted):
         return cluster.no_hosts
@@ -334,6 +406,19 @@ def target_problem(text: str, cluster: ClusterShape) -> str | None:
     if len(set(target.ids)) < len(target.ids):
         return "leads from a host to itself; name two hosts that differ"
     return None
+
+
+def _problem_inside(target: Target, cluster: ClusterShape) -> str | None:
+    """Why no worker has such a rank or link."""
+    if (replica := cluster.replica) is None:
+        return NO_RANKS
+    worker, stage, other = target.ids
+    if worker < cluster.num_workers and stage < replica.stages:
+        if target.form == "rank" and other < replica.tensor:
+            return None
+        if target.form == "stages" and other < replica.stages:
+            return replica.link_problem(*target.ids)
+    return f"there is no such target; valid are {cluster.describe_targets()}"
 
 
 def describe_forms(kind: Kind) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple, final
 
 import msgspec
 
-from injectors.plan import RULES, Disturbance, Kind, Plan
+from injectors.plan import RULES, Disturbance, Kind, Plan, task_of
 
 _NOTHING = (0.0, 0.0)
 
@@ -149,8 +149,12 @@ class Schedule:
         return self._windows.values()
 
     def moved(self, target: str, t: float) -> bool:
-        """Record that ``target`` is on another machine from ``t`` on; returns whether it left a disturbance behind."""
-        left = {i: one for i, one in self._windows.items() if one.of_machine and one.target == target and one.end_s > t}
+        """Record that a task is on another machine from ``t`` on; returns whether it left a disturbance behind.
+
+        The ranks of a worker come along.
+        """
+        at = {i: one for i, one in self._windows.items() if one.of_machine and one.end_s > t}
+        left = {i: one for i, one in at.items() if task_of(one.target) == target}
         for index, one in left.items():
             if one.start_s < t:
                 self._windows[index] = msgspec.structs.replace(one, end_s=t)

@@ -16,11 +16,15 @@ EFFECTS = {
 }
 """Effects of a disturbance of this size on its target, by kind."""
 
+WORK = {"server": "update", "stages": "message"}
+"""Work that a disturbance makes longer, by its target; of others it is an iteration."""
 
-def effect(kind: str, magnitude: float, *, on_server: bool) -> str:
+
+def effect(kind: str, magnitude: float, *, on: str) -> str:
     """Describe a disturbance's effect on its target, with the unit of its size: ``+0.1 s per iteration``.
 
+    ``on``: the form of the target (``worker``, ``server`` ..., ``stages`` for a link between stages).
     A kind that this version does not know is named with its size.
     """
     words = EFFECTS.get(kind, f"{kind} {{size:g}}")
-    return words.format(size=magnitude, percent=100 * magnitude, work="update" if on_server else "iteration")
+    return words.format(size=magnitude, percent=100 * magnitude, work=WORK.get(on, "iteration"))

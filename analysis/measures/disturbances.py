@@ -52,15 +52,16 @@ def achieved(
     Adds ``hits`` (iterations of the worker, or updates of the server, that it disturbed), ``planned_s`` (seconds that
     should have been added to these), ``achieved_s`` (seconds measured), ``reported_s`` (the part of ``planned_s`` that
     was measured; servers may not have reported all of it) and ``first_effect_s`` (when the first was issued). Where
-    windows overlap, measured seconds are divided in proportion to the planned ones. Targets other than workers and
-    servers have no hits.
+    windows overlap, measured seconds are divided in proportion to the planned ones. Parts of a worker have the hits of
+    the worker, but the seconds that they add depend on all its parts. Other targets have no hits.
     """
-    hits, known = np.zeros(len(plan), dtype="int64"), plan["kind"].isin(KINDS).to_numpy()
+    inside = plan["target"].map(lambda text: parse_node(text).is_inside).to_numpy(dtype=bool)
+    hits, known = np.zeros(len(plan), dtype="int64"), plan["kind"].isin(KINDS).to_numpy() & ~inside
     planned_s, achieved_s, reported_s, first_s = (np.full(len(plan), nan) for _ in range(4))
     works = _by_worker(iterations)
     for target, places in plan.groupby("target").indices.items():
         node, rows = parse_node(str(target)), plan.iloc[places]
-        if node.role == "worker":
+        if node.role == "worker" or node.is_inside:
             found = _worker(rows, works.get(node.number, NO_WORK))
         elif node.role == "server":
             found = _server(rows, updates, server_busy, node.number)

@@ -53,6 +53,8 @@ def touched(run: Run, target: str) -> set[str]:
     node = parse_node(target)
     if node.is_task:
         return {target}
+    if node.is_inside:
+        return {worker_name(node.number)}
     return {task for host in hosts_of(run) if host["number"] in node.numbers for task in host["tasks"]}
 
 

@@ -182,14 +182,17 @@ def _on_device(run: Run) -> dict[int, frozenset[int]]:
 
 
 def workers_of(run: Run, target: str) -> frozenset[int]:
-    """The workers that a target of the plan contains: itself, those on its GPU or host or hosts; none for a server."""
+    """The workers that a target of the plan contains: itself, those on its GPU or host or hosts; none for a server.
+
+    Of a part of a worker, that worker.
+    """
     return _own(target, _context_of(run))
 
 
 def _own(target: str, context: _Context) -> frozenset[int]:
-    """The workers that a target contains: itself, those on its GPU, or those on its host or hosts."""
+    """The workers that a target contains or is a part of: itself, those on its GPU, or those on its hosts."""
     node = parse_node(target)
-    if node.role == "worker":
+    if node.role == "worker" or node.is_inside:
         return frozenset({node.number})
     if node.role == "device":
         return context.on_device.get(node.number, frozenset())

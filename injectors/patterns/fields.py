@@ -15,6 +15,7 @@ from injectors.plan import (
     every_target,
     magnitude_problem,
     parse_target,
+    rank_name,
     target_problem,
 )
 from reading.errors import shown
@@ -103,9 +104,8 @@ def expand_targets(targets: Sequence[str], cluster: ClusterShape) -> list[str]:
     found: dict[str, None] = {}
     for target in targets:
         form = every_target(target)
-        if (form is None or form in ("host", "device", "link")) and (
-            text := target_problem(target if form is None else f"{form}:0", cluster)
-        ):
+        first = target if form is None else rank_name(0, 0, 0) if form == "rank" else f"{form}:0"
+        if form not in ("worker", "server") and (text := target_problem(first, cluster)):
             raise ValueError(f"targets={target}: {text}")
         found.update(dict.fromkeys([target] if form is None else cluster.targets(form)))
     return list(found)

@@ -38,9 +38,9 @@ class Heterogeneity(Pattern):
 
     def __post_init__(self) -> None:
         check_number("sigma", self.sigma, least=0, most=2)
-        check_targets(self.targets)
+        check_targets(self.targets, "slowdown")
         if self.middling:
-            check_targets(self.middling, name="middling")
+            check_targets(self.middling, "slowdown", "middling")
         check_name(self.name)
 
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:

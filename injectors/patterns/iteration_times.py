@@ -103,7 +103,7 @@ class IterationTimes(Pattern):
             raise ValueError(f"layout={one_line(self.layout)}: must be {' or '.join(LAYOUTS)}")
         if self.time_scale is not None:
             check_number("time_scale", self.time_scale, above=0)
-        check_targets(self.targets)
+        check_targets(self.targets, "slowdown")
         check_flag("repeat", self.repeat)
         check_name(self.name)
 

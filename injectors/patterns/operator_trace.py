@@ -20,7 +20,7 @@ from injectors.patterns.fields import (
     one_line,
 )
 from injectors.patterns.tables import check_path, read_table
-from injectors.plan import ClusterShape, Disturbance, Plan, build_plan
+from injectors.plan import ClusterShape, Disturbance, Plan, build_plan, target_of, task_of
 
 COLUMNS = ("dp_rank", "stage", "step", "optype", "start_ts", "duration")
 COMPUTE = ("forward-compute", "backward-compute")
@@ -30,12 +30,15 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class StepSlowdowns(NamedTuple):
-    """The slow-down of each data-parallel rank's pipeline relative to the baseline, by step."""
+    """The slow-down of each data-parallel rank, or of each of its stages, relative to the baseline, by step."""
 
     edges_s: Floats
     """[steps + 1]: start of each step and end of the last, in seconds; the first is 0."""
     slowdown_frac: Floats
-    """[steps, ranks], sorted by rank: extent / baseline - 1; 0 for faster or absent ranks."""
+    """[steps, ranks], sorted by rank: extent / baseline - 1; 0 for faster or absent ranks. By stage: [steps, ranks *
+    stages], sorted by rank and stage: computing time / baseline - 1."""
+    stages: int = 1
+    """Of each rank, whose slow-downs are apart."""
 
 
 @final
@@ -55,15 +58,21 @@ class OperatorTrace(Pattern):
       ranks share, such as uneven stages, slow all targets.
     - ``median``: the median of the ranks in that step, which leaves only the differences between ranks.
 
+    Targets may be ranks of workers that are replicas, such as ``rank:*``: then every stage is slowed by itself, like
+    the same stage of the trace, and the job's own pipeline decides what that costs. A stage's slow-down is the sum of
+    its computing times in the step relative to as many operations of mean duration (``balanced``), or to the median of
+    the same stage in all ranks (``median``).
+
     Not represented: anything outside the pipeline (launch, optimizer, collectives, garbage collection), ranks faster
-    than the baseline, and which stage was slow. Steps follow each other in the order of their numbers, without the gaps
-    between them, each as long as it was.
+    than the baseline, and, unless targets are ranks, which stage was slow. Steps follow each other in the order of
+    their numbers, without the gaps between them, each as long as it was.
 
     Attributes:
         path: of the file, relative to the working directory or the repository; it ends in ``.csv`` or ``.parquet``.
         time_scale: times are multiplied by it. A step should last about as long as a disturbed iteration of the job:
             an iteration meets the step in which it begins.
-        targets: ``worker:1``, ``server:0``, ``worker:*``; the first one is slowed like the first rank, and so on.
+        targets: ``worker:1``, ``server:0``, ``worker:*``; the first one is slowed like the first rank, and so on. Or
+            ``rank:(1,0,0)``, ``rank:*``, of which the first worker is slowed like the first rank, stage by stage.
         repeat: start over at the end of the trace, up to the horizon; False: no disturbance after its end.
         baseline: ``balanced`` or ``median``, as above.
         name: see :class:`Pattern`.
@@ -79,7 +88,7 @@ class OperatorTrace(Pattern):
     def __post_init__(self) -> None:
         check_path(self.path)
         check_number("time_scale", self.time_scale, above=0)
-        check_targets(self.targets)
+        check_targets(self.targets, "slowdown")
         check_flag("repeat", self.repeat)
         if self.baseline not in BASELINES:
             raise ValueError(f"baseline={one_line(self.baseline)}: must be {' or '.join(BASELINES)}")
@@ -88,19 +97,30 @@ class OperatorTrace(Pattern):
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:
         """One window for each step of a target in which its rank was slower than the baseline."""
         targets = expand_targets(self.targets, cluster)
+        inside = [target for target in map(target_of, targets) if target.is_inside]
+        if inside and len(inside) < len(targets):
+            raise ValueError(f"targets={', '.join(self.targets)}: name either ranks of workers, or none")
         columns = read_table(self.path, COLUMNS, others=True).columns
         try:
-            steps = step_slowdowns(*(columns[name] for name in COLUMNS), baseline=self.baseline)
+            steps = step_slowdowns(*(columns[name] for name in COLUMNS), baseline=self.baseline, by_stage=bool(inside))
         except ValueError as error:
             raise ValueError(f"path={self.path}: {error}") from None
-        num_ranks = steps.slowdown_frac.shape[1]
-        if len(targets) > num_ranks:
+        workers = list(dict.fromkeys(map(task_of, targets)))
+        num_ranks = steps.slowdown_frac.shape[1] // steps.stages
+        if len(workers) > num_ranks:
             raise ValueError(
-                f"targets={', '.join(self.targets)}: are {len(targets)}, but the trace has only {num_ranks} ranks; "
+                f"targets={', '.join(self.targets)}: are {len(workers)}, but the trace has only {num_ranks} ranks; "
                 f"name at most {num_ranks}, or use a longer trace"
             )
+        if inside and (stages := 1 + max(target.ids[1] for target in inside)) > steps.stages:
+            raise ValueError(
+                f"targets={', '.join(self.targets)}: are on {stages} stages, but the trace has only {steps.stages}; "
+                f"use cluster.replica.pipeline={steps.stages}, or name no later stage"
+            )
         rounds = self._rounds(steps, horizon_s, len(targets))
-        windows = (one for rank, target in enumerate(targets) for one in self._windows(steps, rank, target, rounds))
+        place_of = {worker: place * steps.stages for place, worker in enumerate(workers)}
+        columns_of = {one: place_of[task_of(one)] + (target_of(one).ids[1] if inside else 0) for one in targets}
+        windows = (one for target, place in columns_of.items() for one in self._windows(steps, place, target, rounds))
         return build_plan(self.name, seed, horizon_s, windows)
 
     def _rounds(self, steps: StepSlowdowns, horizon_s: float, num_targets: int) -> int:
@@ -112,8 +132,8 @@ class OperatorTrace(Pattern):
             )
         return math.ceil(rounds)
 
-    def _windows(self, steps: StepSlowdowns, rank: int, target: str, rounds: int) -> Iterator[Disturbance]:
-        edges_s, fracs = steps.edges_s.tolist(), steps.slowdown_frac[:, rank].tolist()
+    def _windows(self, steps: StepSlowdowns, place: int, target: str, rounds: int) -> Iterator[Disturbance]:
+        edges_s, fracs = steps.edges_s.tolist(), steps.slowdown_frac[:, place].tolist()
         for turn in range(rounds):
             for step, slowdown_frac in enumerate(fracs):
                 yield Disturbance(
@@ -134,6 +154,7 @@ def step_slowdowns(
     duration: Sequence[object],
     *,
     baseline: str = "balanced",
+    by_stage: bool = False,
 ) -> StepSlowdowns:
     """The slow-downs of a trace, given as columns with one row per operator (pure); times in seconds.
 
@@ -154,6 +175,19 @@ def step_slowdowns(
     if idle := [f"{number:g}" for number, busy in zip(numbers, busy_s, strict=True) if not busy > 0]:
         raise ValueError(f"step {idle[0]}: no rank computed ({' or '.join(COMPUTE)}) for any time")
     pipeline_of = step_of * len(ranks) + rank_of
+    edges_s = np.concatenate([[0.0], np.cumsum(end - begin)])
+    place_of, shape = pipeline_of * len(stages) + stage_of, (len(numbers), len(ranks), len(stages))
+    if by_stage:
+        own_s = np.bincount(place_of[computes], seconds[computes], math.prod(shape)).reshape(shape)
+        usual_s = np.zeros(shape)
+        if baseline == "median":
+            usual_s += np.apply_along_axis(_median_of_present, 1, own_s)[:, None]
+        for kind in COMPUTE if baseline == "balanced" else ():
+            mine = kinds == kind
+            mean_s = seconds[mine].mean() if mine.any() else 0.0
+            usual_s += np.bincount(place_of[mine], minlength=math.prod(shape)).reshape(shape) * mean_s
+        added = np.divide(own_s, usual_s, out=np.ones(shape), where=(own_s > 0) & (usual_s > 0)) - 1.0
+        return StepSlowdowns(edges_s, np.maximum(added, 0.0).reshape(len(numbers), -1), len(stages))
     first, last = _span(pipeline_of[computes], start[computes], (start + seconds)[computes], len(numbers) * len(ranks))
     extent_s = (last - first).reshape(len(numbers), len(ranks))  # minus infinity for absent ranks
     base_s = np.array([np.median(row[row > 0]) for row in extent_s])
@@ -161,12 +195,16 @@ def step_slowdowns(
         base_s = np.zeros(len(numbers))
         for kind in COMPUTE:
             mine = kinds == kind
-            places = (pipeline_of * len(stages) + stage_of)[mine]
-            counts = np.bincount(places, minlength=extent_s.size * len(stages)).reshape(len(numbers), -1)
+            counts = np.bincount(place_of[mine], minlength=extent_s.size * len(stages)).reshape(len(numbers), -1)
             batches = np.array([np.median(row[row > 0]) if row.any() else 1 - len(stages) for row in counts])
             base_s += (batches + len(stages) - 1) * (seconds[mine].mean() if mine.any() else 0.0)
     slowdown_frac = np.maximum(extent_s / base_s[:, None] - 1.0, 0.0)
-    return StepSlowdowns(np.concatenate([[0.0], np.cumsum(end - begin)]), slowdown_frac)
+    return StepSlowdowns(edges_s, slowdown_frac)
+
+
+def _median_of_present(values: Floats) -> float:
+    """The median of values above 0; 0 if there are none."""
+    return float(np.median(values[values > 0])) if values.any() else 0.0
 
 
 def _span(group: np.ndarray[Any, Any], start: Floats, end: Floats, number: int) -> tuple[Floats, Floats]:

@@ -7,7 +7,7 @@ from typing import final
 
 from injectors.patterns.base import Pattern
 from injectors.patterns.fields import check_name, check_number, check_sleep, check_targets, delay_s, expand_targets
-from injectors.plan import ClusterShape, Disturbance, Plan, build_plan
+from injectors.plan import ON_MACHINES, ClusterShape, Disturbance, Plan, build_plan, target_of
 
 
 @final
@@ -53,7 +53,7 @@ class Persistent(Pattern):
                 target=target,
                 kind="delay",
                 magnitude=delay,
-                of_machine=self.of_machine,
+                of_machine=self.of_machine and target_of(target).form in ON_MACHINES,
             )
             for target in expand_targets(self.targets, cluster)
         )

@@ -39,7 +39,7 @@ class IterationSlowdown(Pattern):
         check_number("slot_s", self.slot_s, least=0.001)
         check_number("probability", self.probability, least=0, most=1)
         check_number("max_slowdown_frac", self.max_slowdown_frac, least=0, most=RULES["slowdown"].most)
-        check_targets(self.targets)
+        check_targets(self.targets, "slowdown")
         check_name(self.name)
 
     def plan(self, cluster: ClusterShape, horizon_s: float, seed: int) -> Plan:

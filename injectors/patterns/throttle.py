@@ -8,7 +8,7 @@ from typing import Literal, final
 from injectors.patterns.base import Pattern
 from injectors.patterns.fields import check_effect, check_name, check_number, check_targets
 from injectors.patterns.picks import check_pick, pick_targets
-from injectors.plan import ClusterShape, Disturbance, Plan, build_plan, target_of
+from injectors.plan import ON_MACHINES, ClusterShape, Disturbance, Plan, build_plan, target_of
 
 
 @final
@@ -60,7 +60,7 @@ class Throttle(Pattern):
                 target=target,
                 kind=self.kind,
                 magnitude=self.left_frac,
-                of_machine=self.of_machine and target_of(target).form in ("worker", "server"),
+                of_machine=self.of_machine and target_of(target).form in ON_MACHINES,
             )
             for target in pick_targets(self.targets, self.pick, cluster, seed, self.name)
         )

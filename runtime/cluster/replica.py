@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import Annotated, Any
+from functools import lru_cache, partial
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -53,6 +54,29 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     slow: tuple[SlowRank, ...]
 
 
+class DisturbedRank(NamedTuple):
+    """A rank whose passes take longer by a fraction, and which then rests for a time."""
+
+    stage: int
+    tensor: int
+    delay_s: float
+    slowdown_frac: float
+
+
+class Inside(NamedTuple):
+    """The disturbances inside a replica at some time."""
+
+    slowdown_frac: float = 0.0
+    """Of all ranks."""
+    ranks: tuple[DisturbedRank, ...] = ()
+    """Ranks with further disturbances, which come on top of that."""
+    links: tuple[tuple[int, int, float], ...] = ()
+    """Two stages, and the seconds that are added to every message between them."""
+
+
+CALM = Inside()
+
+
 class ReplicaProfile(DeviceProfile, frozen=True, kw_only=True):
     """A replica as a device: ranks share the work of a batch, which the other fields give for one rank that has all.
 
@@ -79,6 +103,14 @@ class ReplicaProfile(DeviceProfile, frozen=True, kw_only=True):
         micro_batches = accum * self.spec.micro_batches
         return self.whole.seconds(num_samples, micro_batches) * _stretch(self, num_samples, micro_batches)
 
+    def added(self, num_samples: int, accum: int, inside: Inside) -> tuple[float, float]:
+        """The delay of a batch by disturbances inside: seconds, and a fraction of its undisturbed time.
+
+        Equal disturbances of all ranks delay it as the same disturbance delays a worker of one rank, to the bit; but a
+        slow-down spares messages that take time.
+        """
+        return _added(self, num_samples, accum * self.spec.micro_batches, inside)
+
     @property
     def factor(self) -> Floats:
         """[stages, tensor ranks]: by which each rank's passes take longer."""
@@ -91,22 +123,71 @@ class ReplicaProfile(DeviceProfile, frozen=True, kw_only=True):
 @lru_cache(maxsize=4096)
 def _stretch(profile: ReplicaProfile, num_samples: int, micro_batches: int) -> float:
     """A step's time relative to the same step of one rank that has all; exactly 1 for one rank."""
+    alone = replace(profile, spec=replace(profile.spec, pipeline=1, tensor=1, slow=()))
+    return _calm_s(profile, num_samples, micro_batches) / _calm_s(alone, num_samples, micro_batches)
+
+
+@lru_cache(maxsize=4096)
+def _calm_s(profile: ReplicaProfile, num_samples: int, micro_batches: int) -> float:
+    """Seconds of an undisturbed step."""
+    return _step_s(profile, num_samples, micro_batches)
+
+
+@lru_cache(maxsize=4096)
+def _added(profile: ReplicaProfile, num_samples: int, micro_batches: int, inside: Inside) -> tuple[float, float]:
+    """See :meth:`ReplicaProfile.added`. The later an operation ends, the later does the step: nothing is negative."""
+    spec, step_s = profile.spec, partial(_step_s, profile, num_samples, micro_batches)
+    slower, rests_s = np.zeros((2, spec.pipeline, spec.tensor))
+    slower += inside.slowdown_frac
+    for one in inside.ranks:
+        slower[one.stage, one.tensor] += one.slowdown_frac
+        rests_s[one.stage, one.tensor] += one.delay_s
+    link_s = np.zeros((spec.pipeline, 2))
+    for stage, (way, step) in itertools.product(range(spec.pipeline), enumerate((1, -1))):
+        ends = {stage, (stage + step) % spec.pipeline}
+        link_s[stage, way] += sum(seconds for *between, seconds in inside.links if ends == {*between})
+    frac = float(slower[0, 0])
+    if (slower != frac).any() or (spec.message_s and spec.pipeline > 1):
+        frac = step_s(slower) / _calm_s(profile, num_samples, micro_batches) - 1.0
+    rest_s = rests_s.max(axis=1)
+    delay_s = float(rest_s.min())
+    if link_s.any() or (rest_s > delay_s).any():
+        delay_s += step_s(slower, link_s, rest_s - delay_s) - step_s(slower)
+    return delay_s, frac
+
+
+def _step_s(
+    profile: ReplicaProfile,
+    num_samples: int,
+    micro_batches: int,
+    slower: Floats | float = 0.0,
+    link_s: Floats | float = 0.0,
+    rest_s: Floats | float = 0.0,
+) -> float:
+    """Seconds of a step.
+
+    Args:
+        profile: the replica.
+        num_samples: of its batch.
+        micro_batches: near-equal parts of the batch.
+        slower: [stages, tensor ranks]: fractions by which passes take longer than they usually do.
+        link_s: [stages, 2]: added to messages from each stage to the next one, and to the one before.
+        rest_s: [stages]: for which a stage's ranks rest after their passes.
+    """
     share, larger = divmod(num_samples, micro_batches)
     sizes = [share + 1] * larger + [share] * (micro_batches - larger)
     whole_s = np.array([profile.whole.seconds(size) for size in sizes])
     spec = profile.spec
-    parts = np.array(spec.parts) / sum(spec.parts)
-    times = []
-    for stages, tensor, factor in ((spec.pipeline, spec.tensor, profile.factor), (1, 1, np.ones((1, 1)))):
-        step = _step(stages, micro_batches, spec)
-        passes = [part * whole_s[None] / (stages * tensor) for part in parts]
-        times.append(float(step.graph.ends(step.seconds(*passes, message_s=spec.message_s, factor=factor)).max()))
-    return times[0] / times[1]
+    step = _step(replace(spec, tensor=1, slow=()), micro_batches)
+    passes = [part * whole_s[None] / profile.ranks for part in np.array(spec.parts) / sum(spec.parts)]
+    factor, message_s = profile.factor * (1.0 + slower), spec.message_s + link_s
+    seconds = step.seconds(*passes, message_s=message_s, factor=factor, optimizer_s=rest_s)
+    return float(step.graph.ends(seconds).max())
 
 
 @lru_cache(maxsize=64)
-def _step(stages: int, micro_batches: int, spec: ReplicaSpec) -> Step:
-    return Step(stages, micro_batches, spec.schedule, spec.chunks, spec.sends, spec.parts)
+def _step(spec: ReplicaSpec, micro_batches: int) -> Step:
+    return Step(spec.pipeline, micro_batches, spec.schedule, spec.chunks, spec.sends, spec.parts)
 
 
 def parse_replica(fields: Mapping[str, Any], num_workers: int) -> ReplicaSpec:
@@ -137,7 +218,7 @@ def parse_replica(fields: Mapping[str, Any], num_workers: int) -> ReplicaSpec:
             if value is not None and value >= number:
                 raise ConfigError(f"{REPLICA}.slow[{place}].{name}={value}: must be from 0 to {number - 1}")
     try:
-        _step(spec.pipeline, spec.micro_batches, spec)
+        _step(replace(spec, tensor=1, slow=()), spec.micro_batches)
     except ValueError as error:
         raise ConfigError(f"{REPLICA}.{error}") from None
     return spec

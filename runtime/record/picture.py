@@ -147,4 +147,4 @@ class Picture:
 
 def effect(item: Disturbance) -> str:
     """Describe a disturbance's effect on its target, with the unit of its size: ``+0.1 s per iteration``."""
-    return effects.effect(item.kind, item.magnitude, on_server=target_of(item.target).form == "server")
+    return effects.effect(item.kind, item.magnitude, on=target_of(item.target).form)

@@ -9,7 +9,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from injectors.plan import target_of
+from injectors.plan import Disturbance, target_of, task_of
 from runtime.record.picture import Picture, effect
 from runtime.record.screen import NoView, Redrawn, View, is_redrawn, print_line
 from strategies.protocol import NodeId
@@ -70,7 +70,7 @@ class LiveView(Redrawn):
             bpt_s, wait_s = (fmean(values) if values else 0.0 for values in (lane.bpt_s, lane.wait_s))
             busy = bpt_s / (bpt_s + wait_s) if bpt_s else 0.0
             bar = "█" * round(busy * BAR_CHARS)
-            words = ", ".join(effect(d) for d in now if d.target == str(NodeId.worker(worker)))
+            words = ", ".join(_words(d) for d in now if task_of(d.target) == str(NodeId.worker(worker)))
             restarts = f"  ({lane.restarts} restarts)" if lane.restarts else ""
             row = (str(worker), str(lane.iterations), str(lane.samples), f"{bpt_s * 1e3:.1f}", f"{wait_s * 1e3:.1f}")
             table.add_row(*row, Text(bar.ljust(BAR_CHARS, "·"), style="green"), Text(words + restarts, style="red"))
@@ -78,6 +78,11 @@ class LiveView(Redrawn):
             if target_of(item.target).form == "server":
                 table.add_row(item.target, "", "", "", "", "", Text(effect(item), style="red"))
         return table
+
+
+def _words(item: Disturbance) -> str:
+    """The effect on a worker; of a part of it, with the part's name."""
+    return f"{item.target} {effect(item)}" if target_of(item.target).is_inside else effect(item)
 
 
 def make_view(choice: str, picture: Picture, console: Console | None = None) -> View:

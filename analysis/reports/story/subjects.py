@@ -26,6 +26,8 @@ def concerns(fields: Mapping[str, Any], subject: Node) -> bool:
     """Whether an event, a command or a note names the subject, in any of the forms that the record has."""
     if str(subject) in (fields.get("node"), fields.get("task"), fields.get("target")):
         return True
+    if subject.role == "worker" and (part := parse_node(fields.get("target"))).is_inside:
+        return part.number == subject.number
     if fields.get("role") == subject.role and fields.get("id") == subject.number:
         return True
     if fields.get(subject.role) == subject.number and not isinstance(fields.get(subject.role), bool):

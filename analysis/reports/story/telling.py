@@ -173,7 +173,7 @@ class _Teller:
             target = str(window.get("target", ""))
             if self._is_of({"target": target}):
                 text = window_in_words(window, index in active)
-                yield Entry(line.t, line.t, line.seq, f"{target}: {text}" if self.subject is None else text)
+                yield Entry(line.t, line.t, line.seq, text if target == str(self.subject) else f"{target}: {text}")
         self.open = active
 
     def _layout(self, line: RawLine, nodes: frozenset[str]) -> Iterator[Entry]:

@@ -105,7 +105,7 @@ def window_in_words(window: Fields, begins: bool) -> str:
     kind, magnitude = str(window.get("kind")), window.get("magnitude")
     words = ""
     if isinstance(magnitude, int | float):
-        words = effect(kind, magnitude, on_server=parse_node(window.get("target")).role == "server")
+        words = effect(kind, magnitude, on=parse_node(window.get("target")).role)
     size = f" ({words})" if any(map(str.isdigit, words)) else ""  # a kill has none
     return f"the plan's {kind}{size} {'begins' if begins else 'ends'}"
 

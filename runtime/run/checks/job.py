@@ -15,7 +15,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from injectors.plan import NO_HOSTS, OF_MEMBERS, ClusterShape, Plan, validate_plan
+from injectors.plan import NO_HOSTS, OF_MEMBERS, ClusterShape, Plan, ReplicaShape, validate_plan
 from runtime.api import Needs, RunContext, Runtime
 from runtime.config.abilities import CHILDREN, CUTS
 from runtime.config.anchoring import anchored
@@ -259,8 +259,16 @@ def shape_of(config: Config, runtime: Runtime, replicas: int = 0, gpus: tuple[in
         num_hosts=runtime.num_hosts,
         num_machines=config.launcher["nodes"] if elsewhere else 0,
         num_devices=1 + max(gpus, default=-1),
+        replica=_inside(config.cluster.replica),
         base_iter_s=runtime.base_iter_s(ceil(config.workload.global_batch_samples / config.num_workers)),
     )
+
+
+def _inside(replica: Mapping[str, Any] | None) -> ReplicaShape | None:
+    """The ranks of each worker, from a section ``cluster.replica`` that a runtime has accepted."""
+    if replica is None:
+        return None
+    return ReplicaShape(replica["pipeline"], replica["tensor"], is_ring=replica["chunks"] > 1)
 
 
 def make_plan(pattern: Any, runtime: Runtime, config: Config, replicas: int = 0, gpus: tuple[int, ...] = ()) -> Plan:

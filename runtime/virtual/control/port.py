@@ -6,7 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from runtime.core import inputs
+from runtime.core.data.shards import samples_of
 from runtime.core.job import ApplyOrder, ComputeOrder, ReplicateOrder, SendOrder, StepOrder, SumOrder
 from runtime.core.node_orders import AllocateOrder, NodeOrder
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
@@ -35,6 +38,10 @@ class VirtualPort:
 
     def compute(self, order: ComputeOrder) -> None:
         """Compute a gradient on the current parameters."""
+        if (insides := self._session.insides) is not None:
+            size = order.worker, samples_of(order.ranges), order.accum
+            delay_s, frac = insides.added(*size, self._clock.now, order.delay_s, order.slowdown_frac)
+            order = replace(order, delay_s=delay_s, slowdown_frac=frac)
         self._orders.append((self._compute, (order,)))
 
     def apply(self, order: ApplyOrder) -> None:

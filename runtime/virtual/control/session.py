@@ -35,6 +35,7 @@ from runtime.virtual.tasks.aggregators import Sum
 from runtime.virtual.tasks.carriers import Carriers
 from runtime.virtual.tasks.followers import Followers
 from runtime.virtual.tasks.host_workers import HostWorkers
+from runtime.virtual.tasks.insides import insides_of
 from runtime.virtual.tasks.iteration import Iteration
 from runtime.virtual.tasks.jitter import run_factor
 from runtime.virtual.tasks.model_state import ModelState, RealModelState
@@ -158,6 +159,7 @@ class VirtualSession:
             self._tell_arrived,
             held=self._on_held if Send in spec.strategy.needs else None,
         )
+        self.insides = insides_of(self.schedule, self.workers.profiles)
         self.followers = self._make_followers() if job.num_replicas else None
         self._models = TaskModels(self.servers, self.workers, self.model_state, self.followers)
         requests = spec.strategy.cores_as == "request"

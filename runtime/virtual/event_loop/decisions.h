@@ -95,6 +95,17 @@ static int note_epoch(Loop *l) {
     return noted ? 0 : -1;
 }
 
+/* VirtualPort.compute: what disturbs parts of a worker adds to its own delay. */
+static int add_inside(Loop *l, int64_t worker, int64_t samples, int64_t accum, Work *work) {
+    if (l->added == Py_None)
+        return 0;
+    PyObject *found = PyObject_CallFunction(l->added, "LLLddd", (long long)worker, (long long)samples,
+                                            (long long)accum, l->t, work->delay_s, work->slowdown_frac);
+    int good = found && PyArg_ParseTuple(found, "dd", &work->delay_s, &work->slowdown_frac);
+    Py_XDECREF(found);
+    return good ? 0 : -1;
+}
+
 /* Executor._begin: 1 if there was data, 0 if not. */
 static int begin_compute(Loop *l, PyObject *command) {
     int64_t worker = 0, assigned = 0, accum = 0, place = new_work(l);
@@ -113,6 +124,8 @@ static int begin_compute(Loop *l, PyObject *command) {
         return -1;
     Work *work = &l->works[place];
     if (look_up(l->disturb, PyList_GET_ITEM(l->names, worker), l->t, &work->delay_s, &work->slowdown_frac))
+        return -1;
+    if (add_inside(l, worker, samples, accum < samples ? accum : samples, work))
         return -1;
     PyObject *iteration = PyDict_GetItemWithError(l->iterations, l->numbers[worker]);
     work->id = l->next_grad_id++;

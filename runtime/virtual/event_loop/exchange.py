@@ -117,6 +117,7 @@ class StateExchange:
         loop.serves = loop.begun = loop.over = False
         loop.incarnations = [member.incarnation for member in core.members.members.values()]
         loop.disturb = session.schedule.delay_for if session.schedule.kinds & UNDISTURBED else None
+        loop.added = None if session.insides is None else session.insides.added
         loop.server_names, loop.num_bytes, loop.reported = servers.names, servers.num_bytes, servers.reported
         loop.free_s = servers.free_s if isinstance(servers, Servers) else None
         self._enter_data()

@@ -85,7 +85,7 @@ typedef struct {
 /* Python objects, set before the first event: functions, types, and the books that Python sees, too. By worker, where
  * a list or dict is one: when it was idle, its iterations, incarnation, name, and what draws its jitter. */
 #define NEEDED(X)                                                                                             \
-    X(handle) X(new_epoch) X(shuffle) X(finish) X(grads) X(remember) X(histories) X(disturb) X(pace)          \
+    X(handle) X(new_epoch) X(shuffle) X(finish) X(grads) X(remember) X(histories) X(disturb) X(added) X(pace) \
     X(write_rows) X(write_line) X(note_held) X(note_epoch) X(learn) X(idle_since_s) X(iterations)             \
     X(incarnations) X(names) X(factors) X(server_names) X(num_bytes) X(reported) X(free_s)
 /* The event and the answer that Python goes on with. */

@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 
 from analysis.measures.disturbances import achieved
+from analysis.measures.host_work import touched
+from analysis.measures.injections import workers_of
 from analysis.records.load import load_run
 from tests.support.records import Story, apply, bsp_story, compute, disturbance
 
@@ -58,6 +60,17 @@ def test_a_server_is_disturbed_by_update(tmp_path: Path) -> None:
     story.note(2.2, "Updated", server=0, version=2, updates=1, busy_s=0.4, injected_s=0.3)
     found = join(story, tmp_path / "outside").iloc[0]["achieved_s"]
     assert found == pytest.approx(0.1), "what it slept in its second update is none of the window's"
+
+
+def test_a_part_of_a_worker_disturbs_the_worker_by_what_all_its_parts_decide(tmp_path: Path) -> None:
+    plan = [disturbance(0.5, 2.5, name, 0.5) for name in ("link:0:(1,2)", "rank:(0,2,1)", "rank:(1,2,1)")]
+    story = one_worker(plan, (1.0, 1.0, 0.0), (2.0, 1.5, 0.5), (3.0, 1.5, 0.5))
+    rows = join(story, tmp_path).set_index("target")
+    assert rows["hits"].to_dict() == {"link:0:(1,2)": 2, "rank:(0,2,1)": 2, "rank:(1,2,1)": 0}
+    assert rows[["planned_s", "achieved_s"]].isna().all(axis=None)
+    run = load_run(tmp_path / "run")
+    assert [workers_of(run, name) for name in rows.index] == [{0}, {0}, {1}]
+    assert touched(run, "rank:(1,2,1)") == {"worker:1"}
 
 
 def test_unknown_kinds_and_targets_do_not_crash(tmp_path: Path) -> None:

@@ -100,7 +100,10 @@ def test_a_value_out_of_range_is_refused_by_its_name(make: Make, name: str, valu
         (lambda: Transient(sleep_s=None), "sleep_s=null: one of sleep_s and sleep_iters must be set"),
         (lambda: Transient(name="a\nb"), r"name='a\nb': must be letters"),
         (lambda: Persistent(targets=("worker:0\n",)), r"targets='worker:0\n': must be"),
-        (lambda: Persistent(targets=("host:0",)), "targets=host:0: must be worker:<id>, server:<id>, or *"),
+        (
+            lambda: Persistent(targets=("host:0",)),
+            "targets=host:0: must be worker:<id>, server:<id>, rank:(<worker>,<stage>,<tensor>)",
+        ),
         (lambda: Combined(patterns={}), "patterns: must name at least one"),
         (lambda: Combined(patterns={"a": Combined(patterns={"b": NoStragglers()})}), "patterns: a is no pattern"),
         (lambda: Combined(patterns={"a": Transient(), "b": Transient()}), "patterns: 2 of them have name=transient"),

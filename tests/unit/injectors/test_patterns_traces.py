@@ -15,7 +15,7 @@ import pytest
 from injectors.patterns import OperatorTrace, Trace
 from injectors.patterns.operator_trace import COLUMNS, step_slowdowns
 from injectors.patterns.tables import ROOT, find_file, read_table
-from injectors.plan import ClusterShape, Plan, validate_plan
+from injectors.plan import ClusterShape, Plan, ReplicaShape, validate_plan
 
 CLUSTER = ClusterShape(num_workers=4, num_servers=2)
 HOSTS = ClusterShape(num_workers=4, num_servers=2, num_hosts=4)
@@ -60,6 +60,13 @@ def test_every_row_is_a_disturbance_in_any_order(tmp_path: Path) -> None:
         (2.0, 20.0, "worker:1", "delay", 0.5),
         (8.0, 12.0, "link:0>2", "bandwidth", 0.25),
     ]
+
+
+def test_rows_name_ranks_and_links_between_stages(tmp_path: Path) -> None:
+    table = HEADER + '1,2,"rank:(1,2,0)",slowdown,0.5\n0,4,"link:1:(2,3)",delay,0.25\n'
+    cluster = ClusterShape(num_workers=2, num_servers=0, replica=ReplicaShape(4, 1, is_ring=False))
+    plan = Trace(path=written(tmp_path, table)).plan(cluster, 9.0, 0)
+    assert rows(plan) == [(0.0, 4.0, "link:1:(2,3)", "delay", 0.25), (1.0, 3.0, "rank:(1,2,0)", "slowdown", 0.5)]
 
 
 def test_paths_count_from_here_and_from_the_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,6 +167,30 @@ def test_a_slow_stage_counts_though_all_ranks_have_it() -> None:
     assert step_slowdowns(*operators(*rows), baseline="median").slowdown_frac.tolist() == [[0.0, 0.0]]
 
 
+UNEVEN = [
+    # two ranks of two stages, two micro-batches; rank 1 computes three times as long on stage 0
+    *((0, 0, 0, kind, start, 1.0) for kind, start in (("forward-compute", 0.0), ("forward-compute", 1.0))),
+    *((0, 1, 0, kind, start, 2.0) for kind, start in (("forward-compute", 1.0), ("forward-compute", 3.0))),
+    *((1, 0, 0, kind, start, 3.0) for kind, start in (("forward-compute", 0.0), ("forward-compute", 3.0))),
+    *((1, 1, 0, kind, start, 2.0) for kind, start in (("forward-compute", 3.0), ("forward-compute", 6.0))),
+]
+
+
+def test_each_stage_is_slow_by_its_own_computing_time(tmp_path: Path) -> None:
+    """Balanced: stages compute 2, 4, 6 and 4 s where two operations of the mean duration take 4 s."""
+    columns = operators(*UNEVEN)
+    assert step_slowdowns(*columns, by_stage=True).slowdown_frac.tolist() == [[0.0, 0.0, 0.5, 0.0]]
+    steps = step_slowdowns(*columns, by_stage=True, baseline="median")
+    assert steps.stages == 2
+    assert steps.slowdown_frac.tolist() == [[0.0, 0.0, 0.5, 0.0]], "the median of stage 0 is that of 2 and 6 s"
+    path = tmp_path / "uneven.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([COLUMNS, *UNEVEN])
+    cluster = ClusterShape(num_workers=3, num_servers=0, replica=ReplicaShape(2, 2, is_ring=False))
+    pattern = OperatorTrace(path=str(path), targets=("rank:(2,0,0)", "rank:(1,1,0)", "rank:(1,0,1)"), repeat=False)
+    assert rows(pattern.plan(cluster, 9.0, 0)) == [(0.0, 8.0, "rank:(1,0,1)", "slowdown", 0.5)]
+
+
 def by_hand(tmp_path: Path, name: str = "mine.csv") -> str:
     with (tmp_path / name).open("w", newline="") as file:
         csv.writer(file).writerows([[*COLUMNS, "mc"], *([*row, 0] for row in BY_HAND)])
@@ -200,7 +231,7 @@ def test_what_does_not_fit_the_run_is_refused(tmp_path: Path) -> None:
         OperatorTrace(path=path, time_scale=1e-7).plan(ClusterShape(num_workers=3, num_servers=1), 9.0, 0)
     with pytest.raises(ValueError, match=r"^baseline=mean: must be "):
         OperatorTrace(path=path, baseline="mean")
-    with pytest.raises(ValueError, match=r"^targets=host:0: must be worker:<id>, server:<id>, or \*"):
+    with pytest.raises(ValueError, match=r"^targets=host:0: must be worker:<id>, server:<id>, rank:"):
         OperatorTrace(path=path, targets=("host:0",))
     with pytest.raises(ValueError, match=r"^path=.*mine\.csv: has no columns dp_rank"):
         OperatorTrace(path=written(tmp_path, HEADER)).plan(CLUSTER, 9.0, 0)

@@ -218,5 +218,5 @@ def test_a_disturbance_of_a_machine_says_so_in_the_file_and_others_say_nothing()
     assert parse_plan(plan_json(plan)) == plan
     for kind, target, magnitude in (("kill", "worker:0", 1.0), ("cpu", "host:0", 0.5), ("bandwidth", "link:0", 0.5)):
         one = window(0.0, 1.0, target, kind=kind, magnitude=magnitude, of_machine=True)
-        with pytest.raises(ValueError, match=r"of_machine=True is for .* of a worker or server"):
+        with pytest.raises(ValueError, match=r"of_machine=True is for .* of a worker, server or rank"):
             validate_plan(build_plan("test", 0, 10.0, [one]), HOSTS)

@@ -16,8 +16,9 @@ from strategies.protocol import Arrived, Drop, Evaluated, Grad, Lost, ServerLost
 from tests.support.harness import make_job
 
 WINDOW = Disturbance(start_s=2.0, end_s=4.0, target="worker:1", kind="delay", magnitude=0.12)
+RANK_WINDOW = Disturbance(start_s=3.1, end_s=4.0, target="rank:(0,2,1)", kind="slowdown", magnitude=0.25)
 SERVER_WINDOW = Disturbance(start_s=3.0, end_s=4.0, target="server:0", kind="slowdown", magnitude=2.0)
-PLAN = Plan(pattern="transient", seed=0, horizon_s=40.0, disturbances=(WINDOW, SERVER_WINDOW))
+PLAN = Plan(pattern="transient", seed=0, horizon_s=40.0, disturbances=(WINDOW, SERVER_WINDOW, RANK_WINDOW))
 
 
 @pytest.fixture
@@ -129,7 +130,12 @@ def test_the_table(picture: Picture) -> None:
     shown = text_of(screen).split("starting processes")[-1]
     for words in ("110.0", "300.0", "24", "+0.12 s per iteration", "(1 restarts)", "server:0"):
         assert words in shown, words
-    for words in ("+200 % of its own time", "node1: server:1", "worker 0 exited (killed by signal 9)"):
+    for words in (
+        "+200 % of its own time",
+        "node1: server:1",
+        "rank:(0,2,1) +25 %",
+        "worker 0 exited (killed by signal 9)",
+    ):
         assert words in shown, words
 
 

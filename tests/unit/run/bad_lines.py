@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+HYBRID = "runtime=virtual topology=allreduce cluster=hybrid workload.target=null"
 REPLICATED = (
     "runtime=virtual topology.num_servers=1 strategy=mlfabric strategy.num_replicas=1 strategy.divergence_max=1"
 )
@@ -30,7 +31,7 @@ BAD_LINES: list[tuple[str, str]] = [
     ("runtime.heartbeat_s=0", "runtime.heartbeat_s=0: must be at least 0.001"),
     ("strategy=bsp\N{NO-BREAK SPACE}seed=1", "strategy=bsp seed=1: is several settings in one word; give each as"),
     (
-        "runtime=virtual topology=allreduce cluster=hybrid cluster.replica.parts=[1,1]",
+        f"{HYBRID} cluster.replica.parts=[1,1]",
         "cluster.replica.parts=[1, 1]: must be a list of 3",
     ),
     ("runtime=virtual cluster=hosts cluster.hosts.device={bas_s:1.0}", "cluster.hosts.device: has no bas_s; its"),
@@ -54,6 +55,42 @@ BAD_LINES: list[tuple[str, str]] = [
     (
         "straggler=transient_and_persistent straggler.patterns.persistent.targets=[worker:9]",
         "straggler.patterns.persistent.targets=worker:9: there is no such target",
+    ),
+    (
+        "straggler=persistent straggler.targets=['rank:(0,0,0)']",
+        "straggler.targets=rank:(0,0,0): here workers have no ranks; choose cluster=hybrid runtime=virtual",
+    ),
+    (
+        f"{HYBRID} runtime=live straggler=persistent straggler.targets=['rank:(0,0,0)']",
+        "runtime=live: the cluster is only modelled (its workers have pipeline stages",
+    ),
+    (
+        f"{HYBRID} topology=ps straggler=persistent straggler.targets=['rank:(0,0,0)']",
+        "topology=ps: ranks of cluster.replica sum their gradients with the other replicas; choose",
+    ),
+    *(
+        (
+            f"{HYBRID} straggler=persistent straggler.targets=['{target}']",
+            f"straggler.targets={target}: there is no such target; valid are worker:0 to worker:3, rank:(0,0,0) to "
+            "rank:(3,3,1), link:0:(0,1) to link:3:(2,3)",
+        )
+        for target in ("rank:(4,0,0)", "rank:(0,4,0)", "rank:(0,0,2)", "link:4:(0,1)", "link:0:(3,4)")
+    ),
+    (
+        f"{HYBRID} straggler=persistent straggler.targets=['link:3:(0,2)']",
+        "straggler.targets=link:3:(0,2): stages 0 and 2 are not neighbours, so nothing passes between them; name",
+    ),
+    (
+        f"{HYBRID} straggler=persistent straggler.targets=['link:3:(2,1)']",
+        "straggler.targets=link:3:(2,1): write link:3:(1,2), the lower stage first",
+    ),
+    (
+        f"{HYBRID} straggler=bytedance straggler.targets=['rank:*']",
+        "straggler.targets=rank:*: are on 4 stages, but the trace has only 2; use cluster.replica.pipeline=2, or",
+    ),
+    (
+        f"{HYBRID} straggler=bytedance straggler.targets=['rank:(0,0,0)','worker:1']",
+        "straggler.targets=rank:(0,0,0), worker:1: name either ranks of workers, or none",
     ),
     (
         "straggler=cpu_throttle straggler.targets=[host:0] launcher=join launcher.listen=127.0.0.1",

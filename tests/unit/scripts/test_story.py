@@ -13,7 +13,7 @@ import pytest
 
 from analysis.records.integrity import integrity
 from analysis.records.load import load_run
-from analysis.records.nodes import Node
+from analysis.records.nodes import Node, parse_node
 from analysis.records.schema import OLD_NOTES
 from analysis.reports.story.lines import Fields, RawLine
 from analysis.reports.story.telling import tell
@@ -71,6 +71,23 @@ def test_what_else_is_read_is_noticed(tmp_path: Path, told: Told, monkeypatch: p
 
 def events(record: Path) -> list[dict]:  # type: ignore[type-arg]
     return [json.loads(line) for line in (record / "events.jsonl").read_text().splitlines()]
+
+
+def test_which_rank_and_which_link_of_a_worker_were_disturbed(run: Callable[[str], Path], told: Told) -> None:
+    """A worker's story is that of its parts, too, and no other worker's; their names say which they are."""
+    record = run(
+        "topology=allreduce cluster=hybrid backend=none workload=digits workload.target=null straggler=persistent "
+        "straggler.targets=['rank:(1,2,0)','link:1:(2,3)'] straggler.sleep_iters=0.1"
+    )
+    parts = {"rank:(1,2,0)": "iteration", "link:1:(2,3)": "message"}
+    for name, work in parts.items():
+        assert re.search(
+            rf"{re.escape(name)}: the plan's delay \(\+[\d.]+ s per {work}\) begins", told(record, "worker:1")
+        )
+        assert name not in told(record, "worker:2")
+    plan = load_run(record).plan
+    assert set(plan["target"]) == {*parts}
+    assert {str(parse_node(name)) for name in parts} == {*parts}
 
 
 def test_why_was_server_0_restarted(run: Callable[[str], Path], told: Told) -> None:
