@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, nan, nextafter
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -73,13 +73,3 @@ def test_bad_starts_are_named_and_change_nothing(arguments: Any, named: str) -> 
     with pytest.raises(ValueError, match=named):
         link.start(*arguments)
     assert (link.completed(2.0), link.next_s) == (["over", "old"], inf)
-
-
-def test_what_rounding_has_given_away_twice_is_not_taken_from_others() -> None:
-    """Twelve limits just below 0.7 / 12 add up to more than 0.7: nothing is left for the smallest of weights."""
-    limit, link = nextafter(0.7 / 12, 0), Fluid({"link": 0.7})
-    assert 0.7 - sum([limit] * 12) < 0
-    for number in range(12):
-        link.start(0.0, number, 1.0, ("link",), limit)
-    link.start(0.0, 12, 1.0, ("link",), inf, 1e-18)
-    assert [link.rate(number) for number in range(13)] == [limit] * 12 + [0.0]

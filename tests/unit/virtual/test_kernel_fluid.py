@@ -14,7 +14,7 @@ from runtime.virtual.compiled._hosts import Fluid
 from runtime.virtual.machines.quotas import Quota, quota_of
 from tests.support.kernel_snapshots import digest, stored
 
-SCENARIOS = 600
+SCENARIOS = 240
 NAMES = [f"resource {number}" for number in range(8)]
 
 
