@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -49,8 +49,6 @@ from tests.support.virtual_runs import (
     draw_world,
     still_world,
 )
-
-Make = Callable[[], Strategy]
 
 
 class Case(msgspec.Struct, frozen=True):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pytest
 from scipy import stats
 
@@ -68,18 +66,6 @@ def check_streams(pattern: Pattern) -> None:
 @pytest.mark.parametrize("pattern", RANDOM, ids=lambda pattern: pattern.name)
 def test_every_target_has_its_own_stream(pattern: Pattern) -> None:
     check_streams(pattern)
-
-
-@pytest.mark.parametrize("key", [lambda seed, name, target: (seed, name, "worker"), None], ids=["shared", "sequential"])
-def test_wrong_streams_are_caught(key: Callable[..., tuple[Any, ...]] | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    one_for_all = np.random.default_rng(0)
-
-    def wrong(seed: int, name: str, target: str) -> np.random.Generator:
-        return one_for_all if key is None else streams_module.stream(*key(seed, name, target))
-
-    monkeypatch.setattr("injectors.patterns.periods.stream", wrong)
-    with pytest.raises(AssertionError):
-        check_streams(RANDOM[0])
 
 
 @pytest.mark.parametrize("pattern", CONTINUED, ids=lambda pattern: pattern.name)

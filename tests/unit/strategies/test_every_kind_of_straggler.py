@@ -72,7 +72,7 @@ def over_bsp(folder: Path, kind: str, strategy: str, settings: str) -> float:
     return jct_s(f"{line} strategy={strategy} {settings}") / over_bsp(folder, kind, "bsp", "")
 
 
-@pytest.mark.few(1)
+@pytest.mark.long(like="tests/paper/test_sync_switch.py::test_it_is_asynchronous_while_there_is_a_straggler")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("detector", DETECTORS)
 def test_acts_on_what_it_can_help_and_nothing_else(traces: Path, detector: str, kind: str) -> None:
