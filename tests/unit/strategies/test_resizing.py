@@ -27,7 +27,7 @@ from strategies.parts.scaling.usage import Given, Use
 from strategies.protocol import Denied, Launch, NodeId, Repartition, ServerJoined, Started, Woke
 from tests.support.laws import played
 from tests.support.observed import ObservedRun, Used
-from tests.support.switch_world import SwitchWorld, Wrong
+from tests.support.switch_world import SwitchWorld
 
 GIVEN = Given(cores=2, memory_bytes=10**9)
 TWO = AddWorkers(count=2, cores=2, memory_bytes=10**9)
@@ -314,12 +314,6 @@ def walk(seamless: bool, seed: int) -> SwitchWorld:
     return world
 
 
-def walks(number: int) -> None:
-    """Random walks of the seamless variant."""
-    for seed in range(number):
-        walk(True, seed)
-
-
 @BOTH
 def test_every_walk_returns_to_training(seamless: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Never stuck, no order while it would be void, nothing left over; and all ways of the table are gone."""
@@ -336,14 +330,3 @@ def test_every_walk_returns_to_training(seamless: bool, monkeypatch: pytest.Monk
         world.check()
     table = TABLES["seamless" if seamless else "stop_restart"]
     assert {(phase, given) for phase, ways in table.items() for given in ways} == set(gone)
-
-
-def test_a_switch_that_leaves_servers_behind_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = Switch._order
-
-    def forgetful(self: Switch, t: float, effect: Effect) -> Order | None:
-        return None if effect == Effect.RETIRE_NEW else own(self, t, effect)
-
-    monkeypatch.setattr(Switch, "_order", forgetful)
-    with pytest.raises(Wrong, match="left over"):
-        walks(20)
