@@ -48,7 +48,7 @@ def begun(given_rules: Rules, workers: int, servers: int, auxiliaries: tuple[str
 SIZES = {"servers": (3, 2, ("scorer", "evaluator")), "replicas": (3, 0, ("evaluator",)), "one replica": (1, 0, ())}
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("failover", ["shards", "checkpoint"])
 @pytest.mark.parametrize("kind", BOTH)
