@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Callable
 from math import inf, nan
 from typing import Any
 
@@ -73,3 +75,51 @@ def test_bad_starts_are_named_and_change_nothing(arguments: Any, named: str) -> 
     with pytest.raises(ValueError, match=named):
         link.start(*arguments)
     assert (link.completed(2.0), link.next_s) == (["over", "old"], inf)
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda link: link.stop(2.0, "new"), "key='new'"),
+        (lambda link: link.left(2.0, "new"), "key='new'"),
+        (lambda link: link.rate("new"), "key='new'"),
+        (lambda link: link.set_capacity(2.0, "link", -1.0), "capacity=-1.0"),
+        (lambda link: link.set_quota(2.0, "lnik", None), "resource='lnik'"),
+        (lambda link: link.remove(["lnik"]), "resource='lnik'"),
+    ],
+)
+def test_what_is_not_there_is_named(call: Callable[[Fluid], object], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        call(Fluid({"link": 1.0}))
+
+
+def test_nothing_is_kept() -> None:
+    """Neither keys of ended activities nor those of a model that is dropped, even if they refer to it."""
+
+    class Key:
+        alive = 0
+
+        def __init__(self) -> None:
+            Key.alive += 1
+
+        def __del__(self) -> None:
+            Key.alive -= 1
+
+    fluid = Fluid({"one": 1.0})
+    for number in range(100):
+        fluid.start(float(number), Key(), 0.25 if number % 2 else 0.0, ("one",))
+        fluid.completed(number + 0.5)
+    fluid.stop(100.0, key := _begun(fluid, Key()))
+    del key
+    assert Key.alive == 0
+    last = Key()
+    last.fluid = fluid  # type: ignore[attr-defined]
+    fluid.start(101.0, last, 5.0, ("one",))
+    del fluid, last
+    gc.collect()
+    assert Key.alive == 0
+
+
+def _begun(fluid: Any, key: object) -> object:
+    fluid.start(100.0, key, 5.0, ("one",))
+    return key
