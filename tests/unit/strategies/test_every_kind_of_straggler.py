@@ -98,7 +98,7 @@ def noise(tmp_path_factory: pytest.TempPathFactory) -> Path:
 bsp_s = cache(jct_s)
 
 
-@pytest.mark.long(like="test_acts_on_what_it_can_help_and_nothing_else")
+@pytest.mark.long(like="tests/unit/strategies/test_own_times.py::test_noise_is_no_straggler")
 @pytest.mark.parametrize(("num_workers", "epochs", "seeds"), [(4, 40, 6), (16, 80, 1), (64, 60, 1)])
 @pytest.mark.parametrize("detector", DETECTORS)
 def test_equal_workers_with_noise_cost_next_to_nothing(
