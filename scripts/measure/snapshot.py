@@ -1,9 +1,9 @@
-"""Stored outcomes of a hundred jobs, to show that a refactoring changes nothing else.
+"""Outcomes of a hundred jobs before and after a refactoring, to show that it changes nothing else.
 
+python -m scripts.measure.snapshot --write          # before: store the outcomes; git ignores the file
 python -m scripts.measure.snapshot                  # run every virtual job of tests/snapshots/jobs.yaml and compare
 python -m scripts.measure.snapshot --live           # the live ones, too (some minutes of processes)
 python -m scripts.measure.snapshot 'hosts/*'        # some of them, by name
-python -m scripts.measure.snapshot --write          # store the outcomes, after an intended change
 
 Stored for every job: how it ended, its time, updates, staleness, the hash of its final parameters, and the hash of all
 commands that its strategy gave, each with its time and the event it answers. Only ``run.py`` and records are used, no

@@ -13,17 +13,10 @@ import pytest
 from runtime.cluster.device import DeviceProfile
 from runtime.virtual.costs import Costs
 from strategies.basic.asp import ASP
-from strategies.basic.backup_workers import BackupWorkers
 from strategies.basic.bsp import BSP
-from strategies.basic.dynamic_x import DynamicX
-from strategies.basic.first_k import FirstK
 from strategies.basic.ssp import SSP
-from strategies.basic.static_x import StaticX
 from strategies.gradient_coding import GradientCoding
-from strategies.lgc import LGC
 from strategies.protocol import Strategy
-from strategies.star import Star
-from strategies.sync_switch import SyncSwitch
 from strategies.zeno_pp import ZenoPP
 from tests.support.long_tests import long_after
 from tests.support.virtual_runs import VirtualRun, World, draw_host_world, draw_world, still_world
@@ -43,21 +36,14 @@ def bsp(num_workers: int) -> Strategy:
 
 SAME: dict[str, tuple[Make, Make]] = {
     "ssp, bound 0": (lambda n: SSP(bound=0), bsp),
-    "no backup workers": (lambda n: BackupWorkers(num_backup=0), bsp),
-    "static x of all": (lambda n: StaticX(x=n), bsp),
-    "lgc of all": (lambda n: LGC(k_fastest=n), bsp),
-    "first k of all": (lambda n: FirstK(k=n), bsp),
-    "one cluster": (lambda n: DynamicX(tolerance_frac=1e9, regroup_iters=1, warmup_iters=0), bsp),
-    "sync-switch, all bsp": (lambda n: SyncSwitch(bsp_frac=1.0, straggler_policy="none"), bsp),
-    "star, nobody a straggler": (lambda n: Star(straggler_frac=1e9, phi=300.0, warmup_iters=0), bsp),
     "naive coding": (lambda n: GradientCoding(scheme="naive", s=0), bsp),
     "cyclic coding, s=0": (lambda n: GradientCoding(scheme="cyclic", s=0), bsp),
     "heter-aware coding, s=0": (lambda n: GradientCoding(scheme="heter_aware", s=0), bsp),
     "group-based coding, s=0": (lambda n: GradientCoding(scheme="group_based", s=0), bsp),
     "ssp, no bound": (lambda n: SSP(bound=None), asp),
-    "static x of one": (lambda n: StaticX(x=1), asp),
-    "sync-switch, all asp": (lambda n: SyncSwitch(bsp_frac=0.0), asp),
 }
+"""One gate stands for all that ``tests/paper/test_limits.py`` compares event for event."""
+
 every_pair = pytest.mark.parametrize("name", SAME)
 
 

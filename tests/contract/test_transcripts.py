@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.catalogue import NAMES
+from tests.contract.catalogue import NAMES, spec
 from tests.contract.scenarios import play
 
 FOLDER = Path(__file__).resolve().parents[1] / "transcripts"
@@ -23,8 +23,8 @@ def test_a_scenario_goes_as_it_is_written(path: Path, request: pytest.FixtureReq
     assert played.splitlines() == text.splitlines()
 
 
-def test_every_strategy_has_a_transcript() -> None:
-    assert {path.stem.partition("-")[0] for path in PATHS} == set(NAMES)
+def test_every_class_of_strategies_has_a_transcript() -> None:
+    assert {spec(path.stem)["_target_"] for path in PATHS} == {spec(name)["_target_"] for name in NAMES}
 
 
 def test_another_answer_is_found() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -32,7 +32,6 @@ from tests.contract.catalogue import (
     has_servers,
     hurried,
     is_variant,
-    make,
     marked,
     sample,
 )
@@ -49,8 +48,6 @@ from tests.support.virtual_runs import (
     draw_world,
     still_world,
 )
-
-Make = Callable[[], Strategy]
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -281,22 +278,6 @@ def test_the_worlds_have_in_them_what_they_are_for() -> None:
     assert any(line["event"]["version"] > 0 for run in seen for line in run.events("Restored"))
     struck = {one.at_s for world in worlds for one in world.accidents}
     assert any(line["t"] not in struck for run in seen for line in run.notes("Exited")), "it strikes during a decision"
-
-
-WITHOUT_HOSTS = {
-    ("asp_even", 2): (116.68654716788771, 8806.83349883531),
-    ("backup_workers", 0): (98.875, 5740.85625),
-    ("bsp", 2): (137.0178707093001, 11197.08575872739),
-    ("ssp", 2): (115.19722580233133, 8756.890686592711),
-}
-"""End of a run and sum of the times of its arrivals, without jitter, as they were before machines could be shared."""
-
-
-@pytest.mark.parametrize(("name", "seed"), WITHOUT_HOSTS)
-def test_where_nothing_is_shared_it_goes_on_as_before_to_the_bit(name: str, seed: int) -> None:
-    run = VirtualRun(world_of(4, seed), make(name), learning="none")
-    assert run.session.machines is None
-    assert (run.end["t"], math.fsum(line["t"] for line in run.events("Arrived"))) == WITHOUT_HOSTS[name, seed]
 
 
 @pytest.mark.few(5)

@@ -1,4 +1,4 @@
-"""Every checker of virtual runs finds what is planted for it, and nothing where nothing is wrong."""
+"""The checkers that only virtual runs have find what is planted for them; the others: ``test_checkers.py``."""
 
 from __future__ import annotations
 
@@ -10,21 +10,14 @@ import pytest
 
 from runtime.virtual.clock import Clock
 from runtime.virtual.tasks.iteration import Iteration
-from tests.contract.test_checkers import AppliesTwice, ForgetsLostInItsMin, LosesASample, Sound, ThrowsDice
+from tests.contract.test_checkers import Sound
 from tests.contract.test_virtual import (
-    Make,
-    dead,
-    different,
-    host_world_of,
     otherwise_disturbed,
     too_early,
-    unconserved,
     unfair,
-    unlawful,
     world_of,
 )
-from tests.support.invariants import replay
-from tests.support.virtual_runs import Line, VirtualRun, World, draw_world, still_world
+from tests.support.virtual_runs import Line, VirtualRun, draw_world, still_world
 
 
 class ClockByWorker(Clock):
@@ -36,50 +29,6 @@ class ClockByWorker(Clock):
         timeline.sequence += 1
         order = (worker << 40) + timeline.sequence
         heapq.heappush(timeline._heap, (when_s, 0.0, priority, order, self, when_s, action, args))
-
-
-DRAW: dict[str, Callable[[int, int], World]] = {"plain": world_of, "still": still_world, "hosts": host_world_of}
-
-
-def found(cls: Make, kind: str, wanted: set[str] | None = None) -> set[str]:
-    """The checkers that complain about a strategy; those are enough that are ``wanted``."""
-    complaining: set[str] = set()
-    for seed in range(2 if wanted is None else 4):
-        world = DRAW[kind](4, seed)
-        run, again = VirtualRun(world, cls()), VirtualRun(world, cls())
-        results = {
-            "lawful": unlawful(run),
-            "alive": dead(run),
-            "conserving": unconserved(run),
-            "deterministic": different(run, again),
-            "replayable": replay(run.lines, cls()),
-            "disturbed": otherwise_disturbed(run),
-            "fair": unfair(run) if kind == "still" else [],
-        }
-        complaining |= {name for name, complaints in results.items() if complaints}
-        if wanted is not None and complaining >= wanted:
-            break
-    return complaining
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("kind", DRAW)
-def test_nothing_is_found_where_nothing_is_wrong(kind: str) -> None:
-    assert found(Sound, kind) == set()
-
-
-@pytest.mark.few(2)
-@pytest.mark.parametrize(
-    ("cls", "checkers"),
-    [
-        (ThrowsDice, {"deterministic", "replayable"}),
-        (AppliesTwice, {"lawful", "alive"}),
-        (LosesASample, {"conserving"}),
-        (ForgetsLostInItsMin, {"alive"}),
-    ],
-)
-def test_a_planted_fault_is_found(cls: Make, checkers: set[str]) -> None:
-    assert found(cls, "plain", checkers) >= checkers
 
 
 def test_a_wrong_clock_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

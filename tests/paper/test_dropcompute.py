@@ -248,20 +248,6 @@ def test_an_iteration_with_a_loss_is_not_profiled() -> None:
     assert "threshold_s" in rig.core.strategy.log_state()
 
 
-@pytest.mark.parametrize(
-    ("settings", "refused"),
-    [
-        ({"micro_batches": 0}, "micro_batches=0: must be a whole number, 1 or more"),
-        ({"threshold_s": 0.0}, "threshold_s=0.0: must be above 0"),
-        ({"divide_by": "all"}, "divide_by=all: must be ordered or computed"),
-    ],
-)
-def test_impossible_settings(settings: dict[str, Any], refused: str) -> None:
-    """Beyond the paper: one line names the setting."""
-    with pytest.raises(ValueError, match=refused):
-        DropCompute(**settings)
-
-
 def test_more_micro_batches_than_samples_are_refused() -> None:
     """Beyond the paper: a micro-batch has a sample."""
     with pytest.raises(ValueError, match=r"micro_batches=5: must be at most the samples of the smallest batch \(4\)"):

@@ -47,10 +47,6 @@ def alone(workers: Sequence[int]) -> list[list[int]]:
     return [[worker] for worker in workers]
 
 
-def together(workers: Sequence[int]) -> list[list[int]]:
-    return [list(workers)]
-
-
 def of_four(**changes: object) -> HeapRun:
     """Workers that need 1, 1, 1 and 4 s, for 40 s, with batches of two."""
     return HeapRun(eager(**changes), make_job(global_batch_samples=8), [1, 1, 1, 4]).run()

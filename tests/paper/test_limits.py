@@ -17,7 +17,7 @@ from strategies.basic.static_x import StaticX
 from strategies.lgc import LGC
 from strategies.protocol import Strategy
 from strategies.sync_switch import SyncSwitch
-from tests.paper.test_dynamic_x import Fixed, alone, eager, together
+from tests.paper.test_dynamic_x import Fixed, alone, eager
 from tests.paper.test_star_h import eager as star_h
 from tests.paper.test_sync_switch import greedy
 from tests.support.faults import restarts
@@ -72,16 +72,3 @@ def test_two_that_differ_in_a_name_alone(seed: int, num_workers: int, data: st.D
     first = rough(FirstK(k=k), seed, num_workers)
     assert parted(rough(BackupWorkers(num_backup=num_workers - k, enlarge=False), seed, num_workers), first) == ""
     assert parted(rough(LGC(k_fastest=k, max_delay_versions=0), seed, num_workers), first) == ""
-
-
-def test_others_are_told_apart() -> None:
-    """Negative control of the comparison."""
-    for one, other in [
-        (FirstK(k=2), BackupWorkers(num_backup=1)),
-        (LGC(k_fastest=2), FirstK(k=2)),
-        (Fixed(alone), Fixed(together)),
-        (eager(), BSP()),
-        *((StaticX(x=2), end) for end in (BSP(), ASP(data="dynamic"))),
-        *((SyncSwitch(bsp_frac=0.5, straggler_policy="none"), end) for end in (BSP(), ASP(data="dynamic"))),
-    ]:
-        assert parted(rough(one, 0, 3), rough(other, 0, 3)), (one, other)

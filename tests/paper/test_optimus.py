@@ -4,6 +4,7 @@ re-implementations write them; increments of DLRover section 6.3."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import product
 from math import inf
 from typing import Any
@@ -190,11 +191,15 @@ def grown(max_time_s: float = 900.0, run: dict[str, Any] | None = None, **change
     return job
 
 
-@pytest.mark.few(1)
+@cache
+def profiled(seamless: bool) -> GrowingRun:
+    return grown(profile=PROFILE, seamless=seamless)
+
+
 @pytest.mark.parametrize("seamless", [False, True])
 def test_it_grows_by_the_larger_gain_per_core(seamless: bool) -> None:
     """Section 4.1: five workers, a server, four workers: then neither fits into 64 cores."""
-    job = grown(profile=PROFILE, seamless=seamless)
+    job = profiled(seamless)
     assert job.asked == "WWWWWPWWWW"
     assert job.size == (2, 10)
     assert "stays" in job.decisions[-1]
@@ -215,7 +220,7 @@ def test_without_a_profile_the_job_tries_sizes_itself() -> None:
 
 def test_a_stop_and_restart_restarts_every_worker() -> None:
     """DLRover section 6.3: each adjustment initialises training again; a seamless one restarts nobody."""
-    stopped, seamless = grown(profile=PROFILE), grown(profile=PROFILE, seamless=True)
+    stopped, seamless = profiled(False), profiled(True)
     first = stopped.launches[0][0]
     assert [node for t, node, _ in stopped.restarts if t == first] == ["worker:0"]
     assert len(stopped.restarts) == (1 + 2 + 3 + 4 + 5) + 6 + (6 + 7 + 8 + 9), "all present workers"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -179,6 +180,12 @@ def test_the_model_that_comes_along_has_learnt_what_equation_3_leaves_out() -> N
     assert learnt[WHOLE] > happens[WHOLE]
 
 
+@cache
+def learnt() -> HeapRun:
+    """Its model decides at the end, in a quarter of a second."""
+    return run_of(star_ml({"decision_s": 0.25}, redecide_iters=1, decision_s=2.0), waves(), 400.0)
+
+
 def test_star_h_decides_until_it_has_learnt_enough() -> None:
     """Section IV-C2: first the heuristic, whose data train the regressor, then the regressor, which is refined."""
     few = run_of(star_ml({"min_samples": 5000}, redecide_iters=2))
@@ -187,7 +194,7 @@ def test_star_h_decides_until_it_has_learnt_enough() -> None:
     assert [(t, order.excluded) for t, order, _ in few.applied] == [
         (t, order.excluded) for t, order, _ in plain.applied
     ]
-    run = run_of(star_ml({}, redecide_iters=1), waves(), 400.0)
+    run = learnt()
     assert learner(run).decides
     assert learner(run).regret_frac is not None
     assert str(run.core.strategy.log_state()["decision"]).endswith(" (by the model)")
@@ -238,8 +245,7 @@ def test_a_mode_is_measured_once_its_ring_is_there() -> None:
 
 def test_its_decisions_take_a_time_of_their_own() -> None:
     """Section V-C: 4.9 to 13 times less. Once it decides, a new mode is there that much after its decision."""
-    run = run_of(star_ml({"decision_s": 0.25}, redecide_iters=1, decision_s=2.0), waves(), 400.0)
-    schedule: Any = run.core.strategy.parts.schedule  # type: ignore[attr-defined]
+    schedule: Any = learnt().core.strategy.parts.schedule  # type: ignore[attr-defined]
     assert schedule._takes_s((0, 1, 2, 3)) == 0.25
     assert Wake not in run_of(star_ml(waits_s=[0.0])).core.strategy.needs
     assert Wake in star_ml({"decision_s": 0.25}, waits_s=[0.0], pause=True).needs

@@ -1,9 +1,6 @@
 """What the kernel of shared machines did when a second implementation, in Python, did the same to the last bit.
 
-Digests of random scenarios and of whole records (``tests/snapshots/kernel.json``), as they were on 2026-11-28 in both;
-notes have got other names since (``Starved``, ``Rollback``), ``Deferred`` is new, and what answers a server that has
-joined leaves at once (three seeds of ``stormy``).
-Random factors and sums of matrices are the same on processors with the same vector units.
+Digests of random scenarios (``tests/snapshots/kernel.json``), as they were on 2026-11-28 in both.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ STORED = ROOT / "tests" / "snapshots" / "kernel.json"
 
 @functools.cache
 def stored() -> dict[str, Any]:
-    """By kind: digests by number or by name."""
+    """By kind: digests by number."""
     found: dict[str, Any] = json.loads(STORED.read_text())
     return found
 

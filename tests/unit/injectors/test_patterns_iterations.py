@@ -150,6 +150,3 @@ def test_a_job_takes_the_table_s_times(tmp_path: Path) -> None:
     applied = run.tables.updates["t"].to_numpy()[ITERATIONS - 1]
     assert applied == pytest.approx(scaled.max(axis=1).sum(), rel=2e-6)
     assert jct_s(run) > applied, "the table is not all of the job"
-    times_s = drawn()
-    run = ran(tmp_path, times_s, "strategy=asp", "straggler.layout=own")
-    assert computed(run) == pytest.approx(times_s * BASE_S / times_s.min(), rel=2e-6)

@@ -9,7 +9,6 @@ from fractions import Fraction
 from itertools import pairwise, product
 from typing import get_args
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -140,28 +139,6 @@ def test_changes_tell_the_whole_story(windows: list[Disturbance], kinds: set[Kin
 
 def cpu(start_s: float, end_s: float, left_frac: float) -> Disturbance:
     return Disturbance(start_s=start_s, end_s=end_s, target="worker:0", kind="cpu", magnitude=left_frac)
-
-
-def test_nothing_is_left_behind_when_windows_close() -> None:
-    """Floating-point sums would leave 1.4e-17 of 0.1 + 0.2 - 0.2 - 0.1."""
-    about = {"start_s": 0.0, "target": "worker:0", "kind": "delay"}
-    rows = ((0.1, 2.0), (0.2, 1.0), (1e16, 1.5))
-    actuator = Schedule(plan_of(*(Disturbance(**about, end_s=end_s, magnitude=magnitude) for magnitude, end_s in rows)))  # type: ignore[arg-type]
-    assert [actuator.delay_for("worker:0", t)[0] for t in (1.5, 2.0)] == [0.1, 0.0]
-
-
-@pytest.mark.long(like="test_it_answers_by_definition_whatever_the_order")
-def test_a_hundred_thousand_windows_of_a_thousand_workers() -> None:
-    """100 windows each, half of them overlapping; the pytest time-out is what fails if this were quadratic."""
-    windows = [
-        Disturbance(start_s=0.1 * i, end_s=0.1 * i + 15.0, target=f"worker:{i % 1000}", kind="delay", magnitude=0.1)
-        for i in range(100_000)
-    ]
-    actuator = Schedule(plan_of(*windows))
-    assert actuator.delay_for("worker:7", 500.8) == (0.1, 0.0)
-    assert actuator.delay_for("worker:7", 520.0) == (0.0, 0.0)
-    assert [len(actuator.active(t)) for t in (500.05, 10_020.0, 0.0)] == [150, 0, 1]
-    assert actuator.next_change(10_014.0) == pytest.approx(10_014.1)
 
 
 def of_machine(

@@ -1,5 +1,4 @@
-"""The exact min-max split against worked rows, brute force and a MILP solver; prevention's shares by other programs and
-its laws."""
+"""The exact min-max split against brute force and a greedy; prevention's shares by other programs and its laws."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import Bounds, LinearConstraint, brentq, milp
+from scipy.optimize import brentq
 
 from strategies.cluster.prevention.shares import fair_shares, held_shares, reductions
 from strategies.cluster.prevention.star import StarPrevention
@@ -25,20 +24,6 @@ High = int | None
 
 def slowest(sizes: list[int], speeds: list[float]) -> float:
     return max(size / speed for size, speed in zip(sizes, speeds, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("speeds", "total", "bounds", "sizes", "value"),
-    [
-        ([100, 90, 60, 30], 256, (0, None), [92, 82, 55, 27], 0.92),
-        ([100, 100, 100, 2], 256, (8, 96), [83, 83, 82, 8], 4.0),
-    ],
-)
-def test_worked_rows(speeds: list[float], total: int, bounds: tuple[int, High], sizes: list[int], value: float) -> None:
-    low, high = bounds
-    found = split_min_max(total, speeds, [low] * len(speeds), [high] * len(speeds))
-    assert found == sizes
-    assert slowest(found, speeds) == pytest.approx(value)
 
 
 @st.composite
@@ -79,29 +64,6 @@ def test_the_seed_saves_time_and_changes_nothing(instance: tuple[int, list[float
     total, speeds, lows, highs = instance
     times = [lambda samples, speed=speed: samples / speed for speed in speeds]
     assert split_min_max(total, speeds, lows, highs) == split_by_time(total, times, lows, highs)
-
-
-@settings(max_examples=10)
-@given(st.integers(0, 10_000))
-def test_a_milp_solver_agrees(seed: int) -> None:
-    """minimise z subject to b_i <= v_i z, sum b_i = B and the bounds, b whole: HiGHS finds nothing smaller."""
-    chance = np.random.default_rng(seed)
-    count, total = int(chance.integers(2, 12)), int(chance.integers(50, 2000))
-    speeds = chance.uniform(1, 100, count)
-    lows = [int(low) for low in chance.integers(0, total // (2 * count), count)]
-    highs = [int(high) for high in lows + chance.integers(total // count + 1, total, count)]
-    rows = np.hstack([np.diag(1 / speeds), -np.ones((count, 1))])
-    sums = np.append(np.ones(count), 0.0)
-    solved = milp(
-        c=np.append(np.zeros(count), 1.0),
-        constraints=[LinearConstraint(rows, ub=0), LinearConstraint(sums[None, :], lb=total, ub=total)],
-        bounds=Bounds(np.append(lows, 0.0), np.append(np.asarray(highs, dtype=float), np.inf)),
-        integrality=np.append(np.ones(count), 0),
-        options={"mip_rel_gap": 0.0},
-    )
-    assert solved.success
-    sizes = split_min_max(total, list(speeds), lows, list(highs))
-    assert slowest(sizes, list(speeds)) == pytest.approx(solved.fun, rel=1e-6)
 
 
 @examples(20)

@@ -37,17 +37,6 @@ def begun(*workers: int) -> Twice:
     return gate
 
 
-def test_a_worker_goes_on_alone_and_the_last_to_wait_makes_the_update() -> None:
-    gate, grads = begun(0, 1), [grad(number, number % 2) for number in range(4)]
-    assert gate.arrived(grads[1]) == Verdict(step=(grads[1],), go=(1,))
-    assert gate.arrived(grads[3]) == Verdict(step=(grads[3],))
-    assert gate.arrived(grads[0]) == Verdict(step=(grads[0],), go=(0,))
-    assert gate.log_state() == {"steps_alone": 3}
-    update = (grads[0], grads[2], grads[1], grads[3])
-    assert gate.arrived(grads[2]) == Verdict(step=(grads[2],), apply=update, go=(0, 1), outer=True)
-    assert (gate.version, dict(gate.steps), gate.log_state()) == (1, {}, {"steps_alone": 0})
-
-
 def test_a_worker_without_data_waits_and_an_update_of_nothing_is_none() -> None:
     gate, empty = begun(0, 1), grad(0, 0, samples=0)
     assert gate.arrived(empty) == Verdict()
@@ -56,13 +45,6 @@ def test_a_worker_without_data_waits_and_an_update_of_nothing_is_none() -> None:
     assert gate.arrived(empty) == Verdict()
     assert gate.arrived(grad(2, 1)) == Verdict(step=(grad(2, 1),), go=(1,))
     assert gate.arrived(grad(3, 1, samples=0)) == Verdict(apply=(grad(2, 1),), go=(0, 1), outer=True)
-
-
-def test_without_steps_alone_a_round_is_one_gradient_of_each() -> None:
-    gate = begun(0, 1)
-    gate.alone = False
-    assert gate.arrived(grad(0, 1)) == Verdict()
-    assert gate.arrived(grad(1, 0)) == Verdict(apply=(grad(1, 0), grad(0, 1)), go=(0, 1))
 
 
 def test_a_newcomer_comes_in_with_the_next_update_and_nobody_waits_for_who_left() -> None:

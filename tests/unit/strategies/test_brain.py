@@ -224,15 +224,6 @@ def test_intervals_hold_whatever_happens(seed: int) -> None:
     assert normal <= limits.cores_total + over
 
 
-def test_nothing_is_decided_while_a_change_is_under_way() -> None:
-    brain = cold_brain()
-    assert brain.decide(0.0) is not None
-    assert brain.decide(1e6) is None
-    brain.settled(1e6, granted=False)
-    assert brain.decide(1e6 + 359) is None
-    assert brain.decide(1e6 + 360) is not None
-
-
 @pytest.mark.parametrize("granted", [True, False])
 def test_a_server_that_was_killed_during_a_change_is_relieved_after_it_unless_there_are_other_servers(
     granted: bool,

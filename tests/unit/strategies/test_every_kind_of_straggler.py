@@ -72,7 +72,7 @@ def over_bsp(folder: Path, kind: str, strategy: str, settings: str) -> float:
     return jct_s(f"{line} strategy={strategy} {settings}") / over_bsp(folder, kind, "bsp", "")
 
 
-@pytest.mark.few(1)
+@pytest.mark.long(like="tests/paper/test_sync_switch.py::test_it_is_asynchronous_while_there_is_a_straggler")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("detector", DETECTORS)
 def test_acts_on_what_it_can_help_and_nothing_else(traces: Path, detector: str, kind: str) -> None:
@@ -98,7 +98,7 @@ def noise(tmp_path_factory: pytest.TempPathFactory) -> Path:
 bsp_s = cache(jct_s)
 
 
-@pytest.mark.long(like="test_acts_on_what_it_can_help_and_nothing_else")
+@pytest.mark.long(like="tests/unit/strategies/test_own_times.py::test_noise_is_no_straggler")
 @pytest.mark.parametrize(("num_workers", "epochs", "seeds"), [(4, 40, 6), (16, 80, 1), (64, 60, 1)])
 @pytest.mark.parametrize("detector", DETECTORS)
 def test_equal_workers_with_noise_cost_next_to_nothing(

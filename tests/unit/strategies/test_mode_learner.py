@@ -291,17 +291,6 @@ def test_waits_double_until_pauses_take_the_wanted_part() -> None:
     assert gaps(spacing, 3) == [1.0, 2.0]
 
 
-def test_a_change_ends_all_waiting() -> None:
-    spacing = Spacing(0.1)
-    for t in range(0, 50, 5):
-        spacing.decided(float(t), 0.5, changed=False)
-    assert spacing.waits(46.0)
-    spacing.decided(46.0, 0.5, changed=True)
-    assert not spacing.waits(46.0)
-    spacing.decided(47.0, 0.5, changed=False)
-    assert not spacing.waits(48.0)
-
-
 def noisy(seed: int, max_pause_frac: float, topology: str = "ps", faults: Any = ()) -> HeapRun:
     """Three workers whose times vary by half, so that tags and times change all the time; candidates all cost alike."""
     rng = random.Random(seed)
@@ -321,10 +310,9 @@ def pauses(run: HeapRun) -> list[float]:
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("topology", ["ps", "allreduce"])
-@pytest.mark.parametrize("seed", range(1))
-def test_a_noisy_job_is_not_stopped_again_and_again(topology: str, seed: int) -> None:
+def test_a_noisy_job_is_not_stopped_again_and_again(topology: str) -> None:
     """A hundred decisions of half a second, or some five while waits double and one in ten seconds then."""
-    always, spaced = (pauses(noisy(seed, frac, topology)) for frac in (1.0, 0.05))
+    always, spaced = (pauses(noisy(0, frac, topology)) for frac in (1.0, 0.05))
     assert len(always) >= 60
     assert 15 <= len(spaced) <= 25
     assert min(after - before for before, after in pairwise(spaced[6:])) >= 10.0

@@ -51,7 +51,7 @@ def test_the_virtual_clock_takes_one_pass_for_all_samples(weighs: bool, seconds:
     assert {line["event"]["timings"]["compute_s"] for line in run.events("Arrived")} == {seconds}
 
 
-@pytest.mark.few(1)
+@pytest.mark.long(like="test_the_virtual_clock_takes_one_pass_for_all_samples")
 @pytest.mark.parametrize(
     ("workload", "seconds"),
     [

@@ -27,7 +27,7 @@ from strategies.parts.scaling.usage import Given, Use
 from strategies.protocol import Denied, Launch, NodeId, Repartition, ServerJoined, Started, Woke
 from tests.support.laws import played
 from tests.support.observed import ObservedRun, Used
-from tests.support.switch_world import SwitchWorld, Wrong
+from tests.support.switch_world import SwitchWorld
 
 GIVEN = Given(cores=2, memory_bytes=10**9)
 TWO = AddWorkers(count=2, cores=2, memory_bytes=10**9)
@@ -283,42 +283,6 @@ def test_a_new_server_that_does_not_come_ends_the_switch(seamless: bool, how: st
     assert switch.gone(102.0, NEW[1]) == []
 
 
-@BOTH
-def test_an_old_server_that_dies_while_new_ones_start_only_delays(seamless: bool) -> None:
-    switch = asked(seamless, busy=(NodeId.worker(0),))
-    switch.ended(0.5, NodeId.worker(0))
-    switch.joined(1.0, NEW[0])
-    assert switch.gone(2.0, OLD[0]) == []
-    assert switch.joined(3.0, NEW[1]) == [], "nothing can be commanded now"
-    orders = switch.restored(4.0, OLD)
-    assert effects(orders)[-1] == Effect.MOVE, "everybody is idle, and all are there"
-    assert switch.holds
-
-
-@BOTH
-def test_parameters_that_were_not_moved_are_moved_again(seamless: bool) -> None:
-    """The runtime restores the parameters where they are whole: at first where they were."""
-    switch = asked(seamless)
-    joined(switch)
-    for again in range(2):
-        assert switch.gone(30.0 + again, OLD[0]) == []
-        assert effects(switch.restored(31.0 + again, OLD))[-1] == Effect.MOVE
-    assert effects(switch.restored(40.0, OLD)) == [Effect.RETIRE_NEW, Effect.RESUME, Effect.ABANDONED]
-    assert switch.servers == set(OLD)
-
-
-@BOTH
-@pytest.mark.parametrize("moved", [True, False])
-def test_a_new_server_that_dies_while_parameters_move(seamless: bool, moved: bool) -> None:
-    """Where the runtime restored them counts: it may have started the new server again."""
-    switch = asked(seamless)
-    joined(switch)
-    assert switch.gone(30.0, NEW[0]) == []
-    orders = switch.restored(31.0, [*OLD, *NEW] if moved else OLD)
-    assert effects(orders)[-1] == (Effect.FINISHED if moved else Effect.ABANDONED)
-    assert switch.servers == ({*OLD, *NEW} if moved else set(OLD))
-
-
 @pytest.mark.parametrize(
     ("keep", "launch", "message"),
     [
@@ -350,12 +314,6 @@ def walk(seamless: bool, seed: int) -> SwitchWorld:
     return world
 
 
-def walks(number: int) -> None:
-    """Random walks of the seamless variant."""
-    for seed in range(number):
-        walk(True, seed)
-
-
 @BOTH
 def test_every_walk_returns_to_training(seamless: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Never stuck, no order while it would be void, nothing left over; and all ways of the table are gone."""
@@ -372,27 +330,3 @@ def test_every_walk_returns_to_training(seamless: bool, monkeypatch: pytest.Monk
         world.check()
     table = TABLES["seamless" if seamless else "stop_restart"]
     assert {(phase, given) for phase, ways in table.items() for given in ways} == set(gone)
-
-
-@BOTH
-def test_a_roll_back_without_a_lost_server_changes_no_switch(seamless: bool) -> None:
-    """With ``failover=checkpoint`` a lost worker takes everybody back."""
-    switch = asked(seamless, busy=(NodeId.worker(0),))
-    orders = switch.restored(1.0, OLD)
-    assert effects(orders) == ([] if seamless else [Effect.CHECKPOINT, Effect.RESTART_WORKERS, Effect.LAUNCH])
-    assert switch.restored(2.0, OLD) == []
-    switch.began(NodeId.worker(0))
-    if seamless:
-        joined(switch)
-        assert effects(switch.restored(3.0, OLD))[-1] == Effect.MOVE
-
-
-def test_a_switch_that_leaves_servers_behind_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = Switch._order
-
-    def forgetful(self: Switch, t: float, effect: Effect) -> Order | None:
-        return None if effect == Effect.RETIRE_NEW else own(self, t, effect)
-
-    monkeypatch.setattr(Switch, "_order", forgetful)
-    with pytest.raises(Wrong, match="left over"):
-        walks(20)

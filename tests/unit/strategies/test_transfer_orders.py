@@ -1,5 +1,4 @@
-"""The order of transfers, aggregation and replication: brute force, laws, another program's fair shares, torch's
-optimizer."""
+"""The order of transfers, aggregation and replication: brute force, laws, what fairness means, torch's optimizer."""
 
 from __future__ import annotations
 
@@ -12,7 +11,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linprog
 
 from strategies.mlfabric.bandwidths import SERVERS, Bandwidths
 from strategies.mlfabric.fluid import Reservations, Slot, Update, fair_finishes, fair_rates, solo_s
@@ -21,6 +19,8 @@ from strategies.mlfabric.replicas import Lag, to_replicate
 from strategies.parts.sending.subtrees import Tree, build, going_direct, moved
 from strategies.protocol import Started
 from tests.support.examples import examples
+from tests.support.reference_fluid import Demand
+from tests.unit.virtual.test_fair_rates import unfair
 
 MB = 1e6
 
@@ -128,44 +128,9 @@ Paths = st.lists(
 @settings(max_examples=20)
 @given(paths=Paths, rates=st.tuples(*[st.integers(1, 20)] * 4))
 def test_fair_rates_are_max_min_fair(paths: list[tuple[str, ...]], rates: tuple[int, ...]) -> None:
-    """By linear programs: raise the least rate as far as possible, fix who cannot have more, and repeat."""
+    """Nobody gets more than a link has, and everybody has the largest rate on a link that is full."""
     links = dict(zip("abcd", map(float, rates), strict=True))
-    assert fair_rates(paths, links) == pytest.approx(by_linear_programs(paths, links), rel=1e-6)
-
-
-def by_linear_programs(paths: list[tuple[str, ...]], links: dict[str, float]) -> list[float]:
-    """Variables: one rate per flow and the level; SciPy solves, knowing nothing of links that fill up."""
-    count, fixed = len(paths), dict[int, float]()
-    uses = np.array([[float(name in path) for path in paths] for name in links])
-    while len(fixed) < count:
-        free = [k for k in range(count) if k not in fixed]
-        level = solve(uses, links, fixed, free, [0.0] * count + [-1.0])
-        for k in free:
-            goal = [0.0] * (count + 1)
-            goal[k] = -1.0
-            if solve(uses, links, fixed, free, goal, least=level)[k] <= level[-1] * (1 + 1e-7):
-                fixed[k] = level[-1]
-    return [fixed[k] for k in range(count)]
-
-
-def solve(
-    uses: np.ndarray,
-    links: dict[str, float],
-    fixed: dict[int, float],
-    free: list[int],
-    goal: list[float],
-    least: np.ndarray | None = None,
-) -> np.ndarray:
-    count = uses.shape[1]
-    above = np.zeros((len(free), count + 1))
-    for row, k in enumerate(free):
-        above[row, k], above[row, -1] = -1.0, 1.0
-    limits = np.vstack([np.hstack([uses, np.zeros((len(links), 1))]), above])
-    bounds = [(fixed[k], fixed[k]) if k in fixed else (0, None) for k in range(count)]
-    bounds.append((0, None) if least is None else (least[-1] * (1 - 1e-9), None))
-    found = linprog(goal, A_ub=limits, b_ub=[*links.values(), *[0.0] * len(free)], bounds=bounds, method="highs")
-    assert found.success
-    return np.asarray(found.x)
+    assert unfair(links, [Demand(path) for path in paths], fair_rates(paths, links)) == []
 
 
 @examples(20)

@@ -36,7 +36,7 @@ def played_in(name: str, mode: str, seed: int) -> tuple[HeapRun, list[str]]:
     return run, played(run)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", MAKES)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("seed", range(2))

@@ -30,9 +30,8 @@ from runtime.virtual.tasks.iteration import Iteration
 from runtime.virtual.tasks.model_state import NOTHING
 from strategies.protocol import NodeId, Timings
 from tests.support.kernel_snapshots import digest, stored
-from tests.support.long_tests import long_after
 
-BLOCKS, SEEDS = range(4), 60
+SEEDS = 120
 END_S = 60.0
 LATER_S = 17.3
 """No binary fraction: sums with it are rounded."""
@@ -215,11 +214,10 @@ class Chains:
         return self.found
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize("block", long_after(BLOCKS, always=2))
-def test_iterations_and_orders_take_as_long_as_they_did(block: int) -> None:
-    for seed in range(block * SEEDS, (block + 1) * SEEDS):
-        assert digest(Chains(seed).run()) == stored()["chain"][seed], seed
+def test_iterations_and_orders_take_as_long_as_they_did() -> None:
+    """Of rounded durations alone: the last bit of a random factor depends on the processor."""
+    rounded = [chains for chains in map(Chains, range(SEEDS)) if chains.coarse]
+    assert [digest(chains.run()) for chains in rounded] == stored()["chain"]
 
 
 def test_nothing_is_kept() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from math import inf, nan, nextafter
+import gc
+from collections.abc import Callable
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -75,11 +77,49 @@ def test_bad_starts_are_named_and_change_nothing(arguments: Any, named: str) -> 
     assert (link.completed(2.0), link.next_s) == (["over", "old"], inf)
 
 
-def test_what_rounding_has_given_away_twice_is_not_taken_from_others() -> None:
-    """Twelve limits just below 0.7 / 12 add up to more than 0.7: nothing is left for the smallest of weights."""
-    limit, link = nextafter(0.7 / 12, 0), Fluid({"link": 0.7})
-    assert 0.7 - sum([limit] * 12) < 0
-    for number in range(12):
-        link.start(0.0, number, 1.0, ("link",), limit)
-    link.start(0.0, 12, 1.0, ("link",), inf, 1e-18)
-    assert [link.rate(number) for number in range(13)] == [limit] * 12 + [0.0]
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda link: link.stop(2.0, "new"), "key='new'"),
+        (lambda link: link.left(2.0, "new"), "key='new'"),
+        (lambda link: link.rate("new"), "key='new'"),
+        (lambda link: link.set_capacity(2.0, "link", -1.0), "capacity=-1.0"),
+        (lambda link: link.set_quota(2.0, "lnik", None), "resource='lnik'"),
+        (lambda link: link.remove(["lnik"]), "resource='lnik'"),
+    ],
+)
+def test_what_is_not_there_is_named(call: Callable[[Fluid], object], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        call(Fluid({"link": 1.0}))
+
+
+def test_nothing_is_kept() -> None:
+    """Neither keys of ended activities nor those of a model that is dropped, even if they refer to it."""
+
+    class Key:
+        alive = 0
+
+        def __init__(self) -> None:
+            Key.alive += 1
+
+        def __del__(self) -> None:
+            Key.alive -= 1
+
+    fluid = Fluid({"one": 1.0})
+    for number in range(100):
+        fluid.start(float(number), Key(), 0.25 if number % 2 else 0.0, ("one",))
+        fluid.completed(number + 0.5)
+    fluid.stop(100.0, key := _begun(fluid, Key()))
+    del key
+    assert Key.alive == 0
+    last = Key()
+    last.fluid = fluid  # type: ignore[attr-defined]
+    fluid.start(101.0, last, 5.0, ("one",))
+    del fluid, last
+    gc.collect()
+    assert Key.alive == 0
+
+
+def _begun(fluid: Any, key: object) -> object:
+    fluid.start(100.0, key, 5.0, ("one",))
+    return key

@@ -205,6 +205,14 @@ def paused(target: str) -> Schedule:
     return Schedule(build_plan("test", 0, 1e4, [window]))
 
 
+def test_a_pause_of_one_job_leaves_the_processor_to_the_other() -> None:
+    """Of 5 core-seconds each has half of one at 1 s; b has 2.5 at 3 s, and ends at 8 s, when a has 3."""
+    shared = Shared()
+    shared.add("a", schedule=paused("worker:0"))
+    shared.add("b")
+    assert {name: outcome.t for name, outcome in shared.lab.run().items()} == pytest.approx({"a": 10, "b": 8}, abs=0.05)
+
+
 def test_a_plan_may_not_disturb_a_shared_host() -> None:
     shared = Shared()
     shared.add("a", schedule=paused("host:0"))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 
 from runtime.cluster.device import DeviceProfile
@@ -38,6 +39,11 @@ def test_a_ring_costs_by_its_members_and_not_by_gradients() -> None:
     replicas.members.ring = replicas.members.ring[:2]
     replicas.schedule_update(2.0, num_grads=1)
     assert replicas.idle_s == 2.0 + 2 * (1 / 64 + 128 / 1024) + STEP_S
+
+
+def test_a_copy_of_the_state_is_ordered_and_takes_a_hop() -> None:
+    costs = msgspec.structs.replace(RING, control_s=0.5)
+    assert Replicas(new_clock(), costs, PARAMETERS, ring_of(4)).copy_s == 0.5 + 1 / 64 + 256 / 1024
 
 
 def test_a_step_alone_delays_its_worker_and_the_next_sum() -> None:
