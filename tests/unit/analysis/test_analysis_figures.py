@@ -97,17 +97,6 @@ def test_a_caption_says_where_a_figure_is_from() -> None:
     assert "fitted: resources aaaa0000, resources bbbb1111" in caption(fitted)
 
 
-def test_a_caption_names_the_version_and_a_commit_that_is_known() -> None:
-    for number, commit, text in (
-        ("0.1.0", "1a2b3c4", "Stragglab 0.1.0 (1a2b3c4)"),
-        ("0.1.0", "unknown", "Stragglab 0.1.0"),
-        ("unknown", "1a2b3c4", "Stragglab 1a2b3c4"),
-    ):
-        said = caption([{**Story().meta, "versions": {"stragglab": number, "commit": commit}}])
-        assert said.rpartition(" \N{MIDDLE DOT} ")[2] == text
-    assert caption([{**Story().meta, "versions": {}}]).endswith("Test CPU, 2 cores, Linux 6.1")
-
-
 def test_segments_sum_to_the_workers_time_and_shares_of_a_bin_to_one(tmp_path: Path) -> None:
     run = load_run(bsp_story().write(tmp_path / "run"))
     pieces = segments(run.tables.iterations)

@@ -107,11 +107,6 @@ def test_runs_are_found_in_natural_order(tmp_path: Path) -> None:
     assert find_runs(tmp_path / "9_asp") == [tmp_path / "9_asp"]
 
 
-def test_an_older_record_has_the_nodes_of_its_job(tmp_path: Path) -> None:
-    run = load_run(bsp_story().write(tmp_path / "run"))
-    assert numbers_of(run, "worker") == list(range(run.job["num_workers"]))
-
-
 def test_who_joined_later_has_a_lane_and_who_left_keeps_it(tmp_path: Path) -> None:
     story = bsp_story()
     for version, workers in enumerate(([0, 1], [0, 1, 7], [0, 7])):

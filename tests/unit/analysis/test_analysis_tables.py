@@ -12,10 +12,7 @@ from tests.support.records import (
     Story,
     apply,
     asp_story,
-    backup_story,
     bsp_story,
-    churn_story,
-    compute,
     drop,
     rollback_story,
 )
@@ -40,17 +37,6 @@ def test_an_iteration_row(tmp_path: Path) -> None:
     assert (row["applied_version"], row["applied_t"]) == (2, pytest.approx(0.113))
 
 
-def test_asp_staleness_counts_the_updates_in_between(tmp_path: Path) -> None:
-    story = Story(num_workers=2)
-    story.started()
-    story.lines[-1]["commands"] = [compute(0), compute(1)]
-    for grad in range(4):
-        story.arrived(0.1 * (grad + 1), 0, 2 * grad, [apply(2 * grad), compute(0)], iteration=grad)
-    story.arrived(0.45, 1, 1, [apply(1), compute(1)], version=0)
-    iterations = read(story, tmp_path).tables.iterations
-    assert list(iterations["staleness"]) == [0, 0, 0, 0, 4]
-
-
 @pytest.mark.parametrize("name", ["Starved", "Held"])  # the second in older records
 def test_a_held_compute_is_issued_when_it_begins_and_not_when_it_is_requested(tmp_path: Path, name: str) -> None:
     story = asp_story()
@@ -62,20 +48,6 @@ def test_a_held_compute_is_issued_when_it_begins_and_not_when_it_is_requested(tm
     rows = run.tables.iterations
     begun = rows["t"] - rows[["pull_s", "data_s", "compute_s", "send_s"]].sum(axis=1)
     assert (rows["issued_s"] - begun).abs().max() < 1e-9
-
-
-def test_dropped_gradients(tmp_path: Path) -> None:
-    run = read(backup_story(), tmp_path)
-    assert fates(run) == {"applied": 24, "dropped": 6}
-    assert run.tables.iterations.loc[run.tables.iterations["fate"] == "dropped", "staleness"].isna().all()
-
-
-def test_a_lost_and_rejoined_worker(tmp_path: Path) -> None:
-    run = read(churn_story(), tmp_path)
-    assert list(run.tables.restarts["what"]) == ["Lost", "Joined"]
-    assert list(run.tables.restarts["id"]) == [2, 2]
-    assert set(run.tables.iterations.loc[run.tables.iterations["worker"] == 2, "incarnation"]) == {0, 1}
-    assert fates(run) == {"applied": 32}
 
 
 def test_a_rollback_makes_later_updates_void(tmp_path: Path) -> None:

@@ -16,19 +16,6 @@ from tests.support.as_live import PARAMETERS, run_as_live, set_as_live
 
 
 @pytest.mark.long(like="test_rings_of_two_and_of_five_tell_a_step_from_its_bytes")
-def test_messages_within_a_host_and_between_hosts_have_their_own_prices(tmp_path: Path) -> None:
-    apart, together = run_as_live(tmp_path / "a"), run_as_live(tmp_path / "b", "cluster.hosts.count=1")
-    both = calibrate([apart, together], [PARAMETERS] * 2).estimates
-    assert both["carry_per_byte_s"].value == pytest.approx(2e-9, rel=0.03)
-    assert both["carry_within_per_byte_s"].value == pytest.approx(3e-10, rel=0.03)
-    alone = calibrate([apart], [PARAMETERS])
-    assert "cluster.hosts.count=1" in alone.missing["carry_within_per_byte_s"]
-    assert alone.estimates["carry_per_byte_s"].value == pytest.approx(0.75 * 2e-9 + 0.25 * 3e-10, rel=0.03), (
-        "of eight ways between four workers and two servers, six leave a host"
-    )
-
-
-@pytest.mark.long(like="test_rings_of_two_and_of_five_tell_a_step_from_its_bytes")
 def test_interruptions_are_what_computing_takes_longer_while_others_send(tmp_path: Path) -> None:
     """Each of them is found within 10 %: workers and servers are interrupted in bursts, and counted on average."""
     costs = {"interrupt_per_byte_s": 2e-9, "jitter_sigma": 0.1}

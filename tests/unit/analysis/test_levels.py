@@ -55,14 +55,6 @@ def test_a_warm_up_ends_with_the_first_usual_step(seconds: list[float], count: i
     assert warm_up(np.array(seconds), SLOW) == count
 
 
-def test_both_medians_and_the_step_between_are_said() -> None:
-    lines = said([9.0, 3.0, *[1.0] * 5, *[1.5] * 7])
-    assert lines[0].endswith("a warm-up of 2, left out below")
-    assert "12 steps, 15.5 s in all; the usual step takes 1 s" in lines[1]
-    assert "excess is 22.6% of the time" in lines[2]
-    assert lines[4].startswith("from step 8 to 14 the median step takes 1.5 s, 1.50 times as long as before (1 s from")
-
-
 def test_the_tail_and_a_period_of_slow_steps_are_said() -> None:
     seconds = [1.0] * 90 + [2.0] * 9 + [5.0]
     np.random.default_rng(0).shuffle(seconds)

@@ -11,7 +11,6 @@ from analysis.logs.reading import read_log
 from analysis.logs.step_log import StepLog
 from analysis.reports.few_steps import compared_ranks
 from analysis.reports.parts import part_lines
-from analysis.reports.whole_steps import whole_steps
 from stragglab.commands import advise
 from tests.support.runs import ROOT
 
@@ -59,12 +58,6 @@ def test_slow_steps_are_long_in_the_part_that_exceeds_its_usual_time() -> None:
     assert not any("slow steps" in line for line in part_lines(whole([1.0] * 9, data=[0.02] * 9)))
     (line,) = part_lines(whole([1.0, 2.0]))
     assert "log seconds of loading and of communication" in line
-
-
-def test_the_warm_up_is_left_out_of_the_parts_too() -> None:
-    said = whole_steps(whole([60.0, 1.5] + [1.0] * 20, data=[59.0, 0.5] + [0.01] * 20))
-    assert said[0] == "the first steps get shorter and shorter: a warm-up of 2, left out below"
-    assert "of the time, 1.0% is loading, 99.0% is computing" in said
 
 
 def test_a_slow_rank_of_a_few_steps_is_slow_in_a_part() -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.support.cli import ROOT, refusal, run_cli
+from tests.support.cli import refusal, run_cli
 from tests.support.invariants import problems
 from tests.support.runs import RecordSink
 
@@ -16,10 +15,6 @@ DLROVER = (
     *("cluster=dlrover", "backend=none", "backend.num_parameters=1000000", "workload=criteo_scale"),
     *("strategy=dlrover", "strategy.sample_s=5", "strategy.decide_every_s=1", "cluster.num_workers=1"),
     *("topology.num_servers=1", "workload.global_batch_samples=512"),
-)
-WANDERING = (
-    *("--config-dir", str(ROOT / "tests/live/conf"), "strategy=wandering", "strategy.often=0.2", "workload=ledger"),
-    *("backend=numpy", "workload.epochs=1", "workload.task.num_samples=1500", "topology.transport=tcp"),
 )
 
 
@@ -41,28 +36,6 @@ def test_a_job_keeps_its_quota_and_learns_who_does_not_come(tmp_path: Path) -> N
     came = {f"server:{event['server']}" for event in record.events("ServerJoined")}
     came |= {f"worker:{event['worker']}" for event in record.events("Joined")}
     assert not came & denied.keys()
-
-
-@pytest.mark.long(like="test_a_job_keeps_its_quota_and_learns_who_does_not_come")
-def test_large_nodes_are_pending_longer_and_those_of_low_priority_are_taken_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And every sample is still used once an epoch."""
-    monkeypatch.setenv("STRAGGLAB_ALLOW_TARGETS", "tests")
-    quota = ("scheduler.pending_s=0.05", "scheduler.pending_s_per_core=0.02", "scheduler.evict_after_s=0.5")
-    record = run(tmp_path / "run", *WANDERING, *quota, "save_parameters=true")
-    requested = record.notes("Requested")
-    pending = {note["cpu_cores"]: note["pending_s"] for note in requested}
-    assert pending == pytest.approx({None: 0.05, 1.0: 0.07, 2.0: 0.09})
-    losses = [("worker", event) for event in record.events("Lost")]
-    losses += [("server", event) for event in record.events("ServerLost")]
-    evicted = Counter(f"{role}:{event[role]}" for role, event in losses if event["cause"] == "evicted")
-    assert evicted
-    assert evicted.keys() <= {note["node"] for note in requested if note["priority"] == "low"}
-    assert {times for node, times in evicted.items() if node.startswith("worker:")} <= {1}, (
-        "who holds parameters returns"
-    )
-    assert (record.parameters() == 1).all()
 
 
 @pytest.mark.few(1)

@@ -15,7 +15,7 @@ from runtime.live.runtime import LiveRuntime
 from runtime.run.preflight import preflight
 from stragglab.commands import injectors as script
 from stragglab.grids import injector_runs
-from stragglab.grids.injectors import ACTUATORS, HOSTS, TRANSFER_S, grid, probe
+from stragglab.grids.injectors import HOSTS, TRANSFER_S, grid, probe
 from tests.support.fake_runners import FakeRunner, Result, ScriptBench, uncomposed
 from tests.support.long_tests import long_after
 from tests.support.records import disturbance
@@ -151,25 +151,6 @@ def test_without_hosts_tasks_have_the_machine_to_themselves(bench: Bench) -> Non
     wanted = {"cluster=local", "runtime.cpu_by=duty", "cluster.device=null", "workload.global_batch_samples=275"}
     assert wanted <= {*said}
     assert not any("cluster.hosts" in word for word in said)
-
-
-@pytest.mark.long(like="test_a_page_keeps_what_people_wrote")
-def test_the_report_is_left_as_numbers_and_figure(whole: Bench) -> None:
-    result = whole.quick()
-    files = {path.name for path in whole.out.iterdir()}
-    assert files == {"records", "plans", "windows.csv", "injectors.png", "injectors.csv", "injectors.txt"}
-    assert (whole.out / "injectors.png").stat().st_size
-    windows = pd.read_csv(whole.out / "windows.csv")
-    assert set(windows["by"]) == {*ACTUATORS, "tc"}
-    assert "cgroup: slow-down of iterations of 50 ms and more within 10 %: 5 of 5 levels\n" in result.out
-    assert "\x1b" not in result.out
-    before, numbers, runner = (
-        result.out.partition("\n5/5")[2].partition("\n")[2],
-        (whole.out / "windows.csv").read_bytes(),
-        ExactRunner(),
-    )
-    assert whole.run("--from", str(whole.out), runner=runner).out == before
-    assert (runner.ran, (whole.out / "windows.csv").read_bytes()) == ([], numbers)
 
 
 def test_misses_are_part_of_it(bench: Bench, tmp_path: Path) -> None:

@@ -88,14 +88,6 @@ def test_the_noise_scale_is_found_in_a_loss_that_falls() -> None:
     assert (np.diff(model.points[:, 1]) <= 0).all()
 
 
-def test_learning_rates_tell_it_too() -> None:
-    one_batch = [trace(64, 50.0, lr=lr, seed=seed) for lr in (0.05, 0.1, 0.4) for seed in range(2)]
-    model = fit(one_batch)
-    assert model.phi_samples * 0.1 / model.lr == pytest.approx(50.0, rel=0.2), (
-        "phi is proportional to the rate it is of"
-    )
-
-
 def test_the_curve_is_monotone_and_that_of_the_runs() -> None:
     points = fit(traces(50.0, noise=0.03)).points
     assert (np.diff(points[:, 0]) > 0).all()

@@ -68,20 +68,6 @@ def test_a_strategy_that_gains(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "times").iterdir()} == before
 
 
-@pytest.mark.long(like="test_a_strategy_that_gains")
-def test_other_settings_are_other_jobs_and_bsp_keeps_its_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Settings of the strategy are not BSP's: one more job, not two; with all four gradients it is as fast as BSP."""
-    run(tmp_path, *HARMFUL)
-    assert "| first_k | 1.00 |" not in capsys.readouterr().out
-    run(tmp_path, *HARMFUL[:2], "--stragglers", "none", "strategy.k=4")
-    assert "| first_k | 1.00 |" in capsys.readouterr().out
-    assert len(list((tmp_path / "times").iterdir())) == 3
-    assert run(tmp_path, "--strategies", "zeno_pp", "--stragglers", "none") == 0
-    assert "| zeno_pp | refused |" in capsys.readouterr().out, "nobody is harmed by what cannot run"
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
