@@ -176,17 +176,6 @@ def test_a_strategy_of_parts_needs_no_code(tmp_path: Path) -> None:
         preflight(["--config-dir", str(tmp_path), "strategy=mine", "runtime=virtual"])
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize(("setting", "more"), [("run", ()), ("sweep", ("-m", "seed=1,2"))])
-def test_a_used_directory_is_not_used_again(setting: str, more: tuple[str, ...], tmp_path: Path) -> None:
-    (tmp_path / "x").mkdir()
-    (tmp_path / "x" / "meta.json").touch()
-    where = f"hydra.{setting}.dir={tmp_path}/x"
-    said = refusal("runtime=virtual", *more, where, cwd=tmp_path)
-    assert said == f"{where}: holds a record already; choose another directory"
-    assert [path.name for path in tmp_path.rglob("*")] == ["x", "meta.json"]
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_read_only_directory(tmp_path: Path) -> None:
     tmp_path.chmod(0o555)

@@ -273,17 +273,6 @@ def test_a_part_of_which_the_figure_hides_everything_has_none(whole: Bench) -> N
     assert not list((whole.folder / "out").rglob("*.png"))
 
 
-def test_an_interruption_is_gone_on_from(bench: Bench) -> None:
-    stopped = ComposedRunner()
-    stopped.interrupted_at = "3_bsp_seed0"
-    code, _, err = bench.run(runner=stopped)
-    assert (code, err.count("\n")) == (130, 1)
-    rest = ComposedRunner()
-    assert bench.run(runner=rest)[0] == 0
-    assert rest.ran[0] == "3_bsp_seed0"
-    assert len(rest.ran) == 6
-
-
 def test_a_failed_run_stops_the_report_and_nothing_else(bench: Bench) -> None:
     runner = ComposedRunner()
     runner.failing = {"2_asp_seed0": 1}

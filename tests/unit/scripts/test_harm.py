@@ -16,7 +16,7 @@ from analysis.figures.experiment.map import doublings
 from analysis.measures import harm
 from analysis.measures.metrics import jct_s
 from analysis.records.load import load_run
-from analysis.reports.harm import explained, shown, span, tables
+from analysis.reports.harm import explained, shown, tables
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.parse import Config, parse
@@ -199,21 +199,6 @@ def test_the_page_says_why() -> None:
     assert "\n- **first_k** under none (1.30): **No reason known.**\n" in text
     assert "3 of 4 cells are more than 3% slower than BSP; the best is `ssp` under `none`, 0.90." in text
     assert text.endswith("\n- `lgc` is refused with 4 workers: refused")
-
-
-@pytest.mark.parametrize(
-    ("rows", "text"),
-    [
-        ([("done", 11.0), ("done", 11.0)], "1.10"),
-        ([("cut", 15.0), ("done", 11.0)], "> 1.10 to 1.50"),
-        ([("failed", float("nan")), ("done", 11.0)], "1.10, failed"),
-        ([("failed", float("nan"))], "failed"),
-    ],
-)
-def test_the_ratios_of_several_strategies(rows: list[tuple[str, float]], text: str) -> None:
-    names = ["asp", "ssp"]
-    jobs = jobs_of([(name, 0, outcome, jct_s) for name, (outcome, jct_s) in zip(names, rows, strict=False)])
-    assert span(cells_of(jobs)) == text
 
 
 def test_the_map_tells_slower_from_faster() -> None:
