@@ -140,7 +140,10 @@ def test_what_a_record_may_not_resolve(text: str, said: str, tmp_path: Path) -> 
 
 
 TRACE = "time,duration,target,kind,magnitude\n0,5,worker:0,slowdown,2.0\n"
-VIRTUAL = ("runtime=virtual", "workload.epochs=1", "view=none", "draw=false", "eval_every_s=null")
+VIRTUAL = (
+    *("runtime=virtual", "backend=none", "workload.epochs=1", "workload.target=null", "view=none", "draw=false"),
+    "eval_every_s=null",
+)
 
 
 def test_directories_and_files_that_are_there_become_absolute(tmp_path: Path) -> None:
