@@ -33,15 +33,6 @@ def one_worker(plan: list[dict[str, object]], *rows: tuple[float, float, float])
     return story
 
 
-def test_a_window_that_was_met(tmp_path: Path) -> None:
-    row = join(bsp_story(), tmp_path).iloc[0]
-    assert (row["hits"], row["planned_s"], row["achieved_s"]) == (2, pytest.approx(0.2), pytest.approx(0.2))
-    assert row["first_effect_s"] == pytest.approx(0.113), "the first Compute issued in the window"
-    row = join(bsp_story(plan=[disturbance(50.0, 60.0, "worker:1", 0.1)]), tmp_path / "nobody").iloc[0]
-    assert (row["hits"], row["planned_s"], row["achieved_s"]) == (0, 0.0, 0.0)
-    assert pd.isna(row["first_effect_s"])
-
-
 def test_the_window_is_open_at_its_start_and_closed_at_its_end(tmp_path: Path) -> None:
     story = one_worker([disturbance(1.0, 2.0, "worker:0", 0.5)], (1.0, 1.0, 0.0), (2.0, 1.5, 0.5), (3.0, 1.0, 0.0))
     story.arrived(3.5, 0, 9, [], samples=0, compute_s=0.0, injected_s=0.0, iteration=9)

@@ -14,11 +14,15 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
-from analysis.figures.convergence import stacked_labels
+from analysis.figures.convergence import NARROW_IN, draw_convergence, stacked_labels
 from analysis.figures.names import GROUPS, NAMES, named, shown_case, shown_name
 from analysis.figures.page import Form, captioned, drawn_as, new_page, save, styled
+from analysis.figures.single import draw_run
 from analysis.figures.style import DPI, STRATEGY_COLOURS, colour_of, looks
 from analysis.figures.time_axis import time_axis
+from analysis.figures.zoom import BAND_FRAC, late_window
+from analysis.measures import lanes
+from analysis.measures.lanes import MOST, caption_of, drawn
 from analysis.measures.segments import excerpt, segments, shares
 from analysis.records.load import load_run
 from analysis.records.provenance import caption
@@ -97,17 +101,6 @@ def test_a_caption_says_where_a_figure_is_from() -> None:
     assert "fitted: resources aaaa0000, resources bbbb1111" in caption(fitted)
 
 
-def test_a_caption_names_the_version_and_a_commit_that_is_known() -> None:
-    for number, commit, text in (
-        ("0.1.0", "1a2b3c4", "Stragglab 0.1.0 (1a2b3c4)"),
-        ("0.1.0", "unknown", "Stragglab 0.1.0"),
-        ("unknown", "1a2b3c4", "Stragglab 1a2b3c4"),
-    ):
-        said = caption([{**Story().meta, "versions": {"stragglab": number, "commit": commit}}])
-        assert said.rpartition(" \N{MIDDLE DOT} ")[2] == text
-    assert caption([{**Story().meta, "versions": {}}]).endswith("Test CPU, 2 cores, Linux 6.1")
-
-
 def test_segments_sum_to_the_workers_time_and_shares_of_a_bin_to_one(tmp_path: Path) -> None:
     run = load_run(bsp_story().write(tmp_path / "run"))
     pieces = segments(run.tables.iterations)
@@ -184,3 +177,88 @@ def test_the_unit_suits_the_range() -> None:
         time_axis(axes.xaxis, "time", "!")
         assert axes.get_xlabel() == f"time ({unit})!"
         assert set(some) <= set(ticks(axes)), ticks(axes)
+
+
+def iterations(means: dict[int, float]) -> pd.DataFrame:
+    """Two iterations of every worker with this mean."""
+    rows = [(worker, mean_s + off_s, 1) for worker, mean_s in means.items() for off_s in (-0.5, 0.5)]
+    return pd.DataFrame(rows, columns=["worker", "iter_s", "samples"])
+
+
+def test_of_many_the_slowest_and_others_evenly_spaced() -> None:
+    slow = set(range(100, 100 + 7 * (MOST // 2), 7))
+    found = drawn(range(1000), iterations({worker: 3.0 if worker in slow else 1.0 for worker in range(999)}))
+    assert slow < found.keys()
+    assert list(found.values()) == [float(place) for place in range(MOST)]
+    assert list(found) == sorted(found)
+    others = pd.Series(sorted(found.keys() - slow))
+    assert others.diff().dropna().between(60, 75).all(), "1,000 / 16, with slow ones between"
+    assert caption_of(len(found), 1000).startswith(f"{MOST} of 1000 workers: the {MOST // 2} with")
+    workers = [0, 1, 5, *range(7, MOST + 4)]  # few keep their numbers as heights
+    assert drawn(workers, iterations(dict.fromkeys(workers, 1.0))) == {worker: float(worker) for worker in workers}
+    assert caption_of(len(workers), len(workers)) == ""
+
+
+def test_the_figures_draw_no_more_lanes_than_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = load_run(bsp_story().write(tmp_path / "run"))
+    monkeypatch.setattr(lanes, "MOST", 2)
+    slowest = int(run.tables.iterations.groupby("worker")["iter_s"].mean().idxmax())
+    draw_run(run, tmp_path / "few")
+    for name in ("timeline", "bpt"):
+        shown = set(pd.read_csv(tmp_path / "few" / f"{name}.csv")["worker"])
+        assert len(shown) == 2
+        assert slowest in shown
+
+
+T_S = np.linspace(0.0, 100.0, 201)
+
+
+def saturating(label: str, end: float, after_s: float, until_s: float = 100.0) -> pd.DataFrame:
+    """A metric that reaches ``end`` with the time constant ``after_s``."""
+    times = T_S[until_s >= T_S]
+    values = end * (1 - np.exp(-times / after_s))
+    return pd.DataFrame({"t_s": times, "median": values, "low": values, "high": values, "label": label, "runs": 1})
+
+
+def both(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    return pd.concat([one, other], ignore_index=True)
+
+
+def test_the_window_begins_where_all_curves_are_in_the_band() -> None:
+    window = late_window(both(saturating("bsp", 0.95, 5.0), saturating("asp", 0.94, 8.0)))
+    # asp is the later one: 0.95 - 0.94 (1 - exp(-t / 8)) = a fifth of 0.95
+    expected_s = 8.0 * np.log(0.94 / (BAND_FRAC * 0.95 - 0.01))
+    assert window.start_s == pytest.approx(expected_s, abs=1.0)
+    assert window.end_s == 100.0
+    assert window.low < 0.8 * 0.95 + 0.02
+    assert 0.95 < window.high < 1.0
+
+
+@pytest.mark.parametrize(
+    ("curves", "why"),
+    [
+        (saturating("bsp", 0.95, 5.0), "one curve"),
+        (both(saturating("bsp", 0.95, 5.0), saturating("asp", 0.3, 5.0)), "they end far from each other"),
+        (both(saturating("bsp", 0.95, 900.0), saturating("asp", 0.94, 900.0)), "they rise to the end"),
+        (both(saturating("bsp", 0.95, 0.01), saturating("asp", 0.95, 0.01)), "they are the same from the start"),
+        (both(saturating("bsp", 0.95, 5.0), saturating("asp", 0.6, 5.0, until_s=30.0)), "a job that ended counts"),
+    ],
+)
+def test_nothing_is_drawn_twice_if_it_shows_nothing_more(curves: pd.DataFrame, why: str) -> None:
+    assert late_window(curves) is None, why
+
+
+@pytest.mark.parametrize(("sign", "corner"), [(1.0, "lower"), (-1.0, "upper")])
+def test_the_piece_is_drawn_where_the_curves_leave_room(sign: float, corner: str) -> None:
+    curves = both(saturating("bsp", 0.95, 5.0), saturating("asp", 0.94, 8.0))
+    curves[["median", "low", "high"]] *= sign
+    marks = pd.DataFrame({"strategy": ["bsp", "asp"], "tta_s": [float("nan")] * 2, "missed": 0, "runs": 1})
+    wide, narrow = Figure(figsize=(NARROW_IN + 2, 3.0)).subplots(), Figure(figsize=(NARROW_IN - 1, 3.0)).subplots()
+    for axes in (wide, narrow):
+        draw_convergence(axes, curves, marks, looks(["bsp", "asp"]), "accuracy", None)
+    assert len(narrow.child_axes) == 0, "a narrow picture has no room"
+    (inset,) = wide.child_axes
+    assert len(inset.lines) == 2
+    wide.figure.draw_without_rendering()  # type: ignore[union-attr]
+    place = wide.transAxes.inverted().transform(inset.get_window_extent())
+    assert ((place[0, 1] + place[1, 1]) / 2 < 0.5) == (corner == "lower")

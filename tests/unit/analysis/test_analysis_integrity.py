@@ -7,14 +7,11 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from analysis.measures.metrics import summarise
 from analysis.records.integrity import REPEATED, integrity
 from analysis.records.load import load_run
 from tests.support.records import (
-    Simulation,
     Story,
     apply,
     asp_story,
@@ -22,7 +19,6 @@ from tests.support.records import (
     bsp_story,
     churn_story,
     compute,
-    disturbance,
     drop,
     rollback_story,
     score,
@@ -231,21 +227,6 @@ def test_many_problems_are_cut_short_and_what_cannot_be_checked_is_said(tmp_path
     found = integrity(load_run(story.write(tmp_path / "run"))).problems
     assert len(found) == 21
     assert found[-1] == "and 29 more"
-
-
-def test_a_long_disturbed_run_is_sound(tmp_path: Path) -> None:
-    plan = [disturbance(0.3 * n, 0.3 * n + 0.2, f"worker:{n % 4}", 0.03) for n in range(8)]
-    story = Story("asp", plan=plan, num_samples=256, epochs=4)
-    run = load_run(Simulation(story, "asp", lose=(1, 0.5, 0.9), rollback=(1.2, 1.4, 20)).run().write(tmp_path / "run"))
-    assert integrity(run).problems == ()
-    assert run.tables.updates["void"].any()
-
-
-def test_the_summary_carries_the_verdict(tmp_path: Path) -> None:
-    broken = pair(FIRST, arrived(0.2, 1, 1, [apply(0, 1)], version=0))
-    summary = summarise(load_run(broken.write(tmp_path / "run")))
-    assert summary["integrity"]["ok"] is False
-    assert "gradient 0" in msgspec.json.encode(summary["integrity"]["problems"]).decode()
 
 
 def laid_out(t: float, version: int, *workers: int) -> dict[str, Any]:

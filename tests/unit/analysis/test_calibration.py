@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -14,9 +15,12 @@ import pytest
 from analysis.fitting.calibration import calibrate
 from analysis.fitting.estimates import Calibration
 from analysis.fitting.pacing import paced_s
+from analysis.fitting.ring_costs import updates_of
+from analysis.fitting.staleness import MOST_PHI, fit_staleness, squared
 from analysis.records.load import RecordError, Run, load_run
 from runtime.virtual.costs import Costs, load_costs
 from stragglab.commands import calibrate as script
+from tests.support.as_live import PARAMETERS, run_as_live, set_as_live
 from tests.support.live_records import Live
 from tests.support.records import Story, disturbance
 
@@ -294,3 +298,189 @@ def test_a_device_below_its_saturation_is_no_faster_and_who_has_joined_has_that_
     rows = pd.DataFrame({"worker": [5, 0], "samples": [10, 10]})
     for devices in ({"device": {"base_s": 0.1}}, {"devices": [{"base_s": 0.1}, {"base_s": 0.3}]}):
         assert list(paced_s({"num_workers": 2, **devices}, rows)) == [0.1, 0.1]
+
+
+STALENESS = {1: 9.0, 2: 1.0, 3: 0.4, 4: 0.0}
+"""Mean squares of four equal workers, about."""
+BATCH = 32.0
+
+
+def jobs(
+    kappa: float,
+    phi: float,
+    *,
+    seeds: int = 1,
+    noise: float = 0.0,
+    limit: float = np.inf,
+    sizes: tuple[int, ...] = (1, 2, 3, 4),
+) -> pd.DataFrame:
+    """Updates by the model, with errors of ``noise``; who needs more than ``limit`` updates was cut off there."""
+    rng, rows = np.random.default_rng(1), []
+    for seed in range(seeds):
+        for x in sizes:
+            ideal = 100.0 * (1 + phi / (x * BATCH)) * (1 + kappa * STALENESS[x])
+            needed = ideal * np.exp(noise * rng.standard_normal())
+            rows.append((seed, x, min(needed, limit), needed <= limit, STALENESS[x]))
+    return pd.DataFrame(rows, columns=["seed", "x", "updates", "reached", "sqr_staleness"])
+
+
+@pytest.mark.parametrize(("kappa", "phi"), [(0.0, 300.0), (0.14, 300.0), (2.0, 5000.0), (0.5, 20.0)])
+def test_kappa_and_phi_are_found(kappa: float, phi: float) -> None:
+    found = fit_staleness(jobs(kappa, phi), BATCH)
+    assert found.kappa == pytest.approx(kappa, rel=0.02, abs=0.002)
+    assert found.phi_samples == pytest.approx(phi, rel=0.05)
+    assert not found.bound
+
+
+def test_the_interval_holds_what_is_true() -> None:
+    found = fit_staleness(jobs(0.3, 300.0, seeds=6, noise=0.05), BATCH, 300.0)
+    low, high = found.kappa_interval
+    assert low < 0.3 < high
+    assert high - low < 0.2
+    assert low <= found.kappa <= high
+
+
+def test_one_seed_has_no_interval_and_a_given_phi_is_kept() -> None:
+    found = fit_staleness(jobs(0.3, 300.0, seeds=1), BATCH)
+    assert np.isnan(found.kappa_interval).all()
+    found = fit_staleness(jobs(0.2, 300.0), BATCH, 300.0)
+    assert found.phi_samples == 300.0
+    assert found.kappa == pytest.approx(0.2, rel=0.01)
+    with pytest.raises(ValueError, match="fewer than two x reached the target"):
+        fit_staleness(jobs(0.1, 300.0, sizes=(4,)), BATCH)
+
+
+def test_progress_per_sample_has_the_largest_phi() -> None:
+    """A rate in proportion to the update's share of the batch: x gradients do x / N of the work of all."""
+    rows = jobs(0.2, MOST_PHI)
+    found = fit_staleness(rows.assign(updates=100.0 * 4 / rows["x"] * (1 + 0.2 * rows["sqr_staleness"])), BATCH)
+    assert found.kappa == pytest.approx(0.2, rel=0.01)
+    assert found.phi_samples > 1e4
+
+
+def test_what_was_never_reached_is_worth_infinity() -> None:
+    """x = 1 would need 100 (1 + 300/32) (1 + 2 9) = 19712 updates and was cut off after 1500, less than x = 2 needs:
+    the other x decide."""
+    cut = jobs(2.0, 300.0)
+    cut.loc[cut["x"] == 1, ["updates", "reached"]] = [1500.0, False]
+    found = fit_staleness(cut, BATCH)
+    assert found.kappa == pytest.approx(2.0, rel=0.05)
+    assert not found.bound
+
+
+@pytest.mark.long(like="test_the_interval_holds_what_is_true")
+def test_a_job_that_was_cut_off_is_only_known_to_need_more() -> None:
+    """One of two seeds of x = 1: the fit may say more than it made, and must not say less."""
+    cut = jobs(2.0, 300.0, seeds=2)
+    first = (cut["x"] == 1) & (cut["seed"] == 0)
+    cut.loc[first, ["updates", "reached"]] = [5000.0, False]
+    assert fit_staleness(cut, BATCH, 300.0).kappa == pytest.approx(2.0, rel=0.02)
+    cut.loc[first, "updates"] = 40_000.0
+    assert fit_staleness(cut, BATCH, 300.0).kappa > 2.1
+
+
+def test_kappa_is_a_bound_if_nothing_stale_ever_arrived() -> None:
+    rows = jobs(50.0, 300.0, limit=2000.0).assign(
+        sqr_staleness=lambda frame: frame["sqr_staleness"].where(frame["x"] < 3, 0.0)
+    )
+    rows.loc[rows["x"] >= 3, ["updates", "reached"]] = [400.0, True]
+    assert fit_staleness(rows, BATCH, 300.0).bound
+
+
+def test_the_squares_of_worked_stalenesses() -> None:
+    """Updates of 3 of 4, one gradient of three 1 update late: 1/3; s = 0.75 of a batch: (0.75 / 1.75 / 3)^2."""
+    found = squared(np.array([0.0, 0.0, 1.0]), 0.75)
+    assert found == pytest.approx({"priced": 1 / 3, "pooled": (0.75 / 1.75 / 3) ** 2})
+
+
+@pytest.mark.long(like="test_rings_of_two_and_of_five_tell_a_step_from_its_bytes")
+def test_interruptions_are_what_computing_takes_longer_while_others_send(tmp_path: Path) -> None:
+    """Each of them is found within 10 %: workers and servers are interrupted in bursts, and counted on average."""
+    costs = {"interrupt_per_byte_s": 2e-9, "jitter_sigma": 0.1}
+    apart = run_as_live(tmp_path / "a", strategy="asp_even", more=costs)
+    together = run_as_live(
+        tmp_path / "b", "cluster.hosts.count=1", "cluster.hosts.cpu_cores=16", strategy="asp_even", more=costs
+    )
+    both = calibrate([apart, together], [PARAMETERS] * 2)
+    found = {name: estimate.value for name, estimate in both.estimates.items()}
+    assert found["interrupt_per_byte_s"] == pytest.approx(2e-9, rel=0.1)
+    assert found["carry_per_byte_s"] == pytest.approx(2e-9, rel=0.1)
+    assert found["carry_within_per_byte_s"] == pytest.approx(3e-10, rel=0.1)
+    assert found["compute_base_s"] == pytest.approx(32 * 1e-4, rel=0.05), "at one batch size"
+    in_step = calibrate([run_as_live(tmp_path / "c", more=costs), together], [PARAMETERS] * 2)
+    assert "asynchronous" in in_step.missing["interrupt_per_byte_s"], "nobody sends while workers compute"
+    without = calibrate(
+        [run_as_live(tmp_path / "d", strategy="asp_even", more={"jitter_sigma": 0.1}), together], [PARAMETERS] * 2
+    )
+    assert without.estimates["interrupt_per_byte_s"].value < 2e-10
+
+
+@pytest.mark.long(like="test_rings_of_two_and_of_five_tell_a_step_from_its_bytes")
+def test_what_neighbours_cost_is_found_in_the_jobs_of_a_set(tmp_path: Path) -> None:
+    """Carrying, interruptions and control messages are those of the set, whatever they were of jobs alone."""
+    alone = {"carry_per_byte_s": 4e-9, "control_s": 1e-4}
+    costs = {"interrupt_per_byte_s": 2e-9, "control_s": 1e-3, "jitter_sigma": 0.1}
+    apart = run_as_live(tmp_path / "a", more=alone)
+    together = run_as_live(tmp_path / "b", "cluster.hosts.count=1", "cluster.hosts.cpu_cores=16")
+    sizes = {"p": 1, "q": 3, "r": 2, "s": 2}
+    entries = [
+        f"{{job: {job}, submit_s: 0.0, gpus: {gpus}, servers: 1, iterations: 150}}" for job, gpus in sizes.items()
+    ]
+    jobs = set_as_live(tmp_path / "c", "placement=spread", entries=",".join(entries), more=costs)
+    runs = [apart, together, *jobs]
+    found = {name: each.value for name, each in calibrate(runs, [PARAMETERS] * len(runs)).estimates.items()}
+    assert found["interrupt_per_byte_s"] == pytest.approx(2e-9, rel=0.15)
+    assert found["carry_per_byte_s"] == pytest.approx(2e-9, rel=0.1)
+    assert found["carry_within_per_byte_s"] == pytest.approx(3e-10, rel=0.1)
+    assert found["control_s"] == pytest.approx(1e-3, rel=0.1)
+    assert "cluster.hosts.count=1" in calibrate([apart], [PARAMETERS]).missing["carry_within_per_byte_s"]
+    with pytest.raises(RecordError, match="job q shared its hosts and is not among the runs"):
+        calibrate([together, jobs[0]], [PARAMETERS] * 2)
+
+
+RING = ("topology=allreduce", "workload.epochs=10")
+TWO = ("cluster.hosts.count=2", "cluster.hosts.cpu_cores=null", "cluster.num_workers=2", *RING)
+
+
+def test_the_member_that_comes_last_shows_what_a_sum_took() -> None:
+    """An update that one of two workers began with alone shows nothing, nor does the start."""
+    run: Any = SimpleNamespace(job={"num_workers": 2}, meta={})
+    pulls = [(0, 0, 0.001), (0, 1, 0.001), (1, 0, 0.009), (1, 1, 0.005), (2, 0, 0.007)]
+    rows = pd.DataFrame(pulls, columns=["version_read", "worker", "pull_s"]).assign(run=0, block=0, disturbed=False)
+    updates = updates_of(run, rows, num_parameters=1001)
+    assert updates["reduce_s"].tolist() == [0.005]
+    assert updates[["steps", "part_bytes", "num_bytes", "wire_s"]].to_numpy().tolist() == [[2, 2004, 4004, 0.0]]
+
+
+@pytest.mark.long(like="test_rings_of_two_and_of_five_tell_a_step_from_its_bytes")
+def test_a_step_between_hosts_is_what_its_message_does_not_explain(tmp_path: Path) -> None:
+    """Of two workers that keep each other waiting, with a core each; what carries a message is known from servers."""
+    served = run_as_live(tmp_path / "a")
+    costs = {"ring_step_s": 7e-4, "jitter_sigma": 0.1}
+    ring = run_as_live(tmp_path / "b", *TWO, more=costs)
+    found = calibrate([served, ring], [PARAMETERS] * 2)
+    assert found.estimates["ring_step_s"].value == pytest.approx(7e-4, rel=0.1)
+    assert "carry_per_byte_s" in found.missing["ring_per_byte_s"]
+    without = calibrate([served, run_as_live(tmp_path / "c", *TWO, more={"jitter_sigma": 0.1})], [PARAMETERS] * 2)
+    assert without.estimates["ring_step_s"].value < 7e-5
+    throttled = calibrate([served, run_as_live(tmp_path / "d", *RING, more=costs)], [PARAMETERS] * 2)
+    assert throttled.estimates["ring_step_s"].value == pytest.approx(7e-4, rel=0.25), "with what quotas add to messages"
+    assert "topology=allreduce" in calibrate([served], [PARAMETERS]).missing["ring_step_s"]
+
+
+def test_rings_of_two_and_of_five_tell_a_step_from_its_bytes(tmp_path: Path) -> None:
+    """Without hosts; the update itself is known from servers, whose costs the rings do not change."""
+    costs = {"ring_step_s": 5e-4, "ring_per_byte_s": 4e-9, "update_base_s": 1e-3, "latency_s": 2e-4}
+    costs["jitter_sigma"] = 0.1
+    local = ("cluster=local", "cluster.device=null")
+    served = run_as_live(tmp_path / "a", *local, more=costs)
+    rings = [
+        run_as_live(tmp_path / str(workers), *local, f"cluster.num_workers={workers}", *RING, more=costs)
+        for workers in (2, 5)
+    ]
+    assert "topology=allreduce" in calibrate([served], [PARAMETERS]).missing["ring_step_s"]
+    found = calibrate([served, *rings], [PARAMETERS] * 3).estimates
+    assert found["ring_step_s"].value == pytest.approx(5e-4, rel=0.1)
+    assert found["ring_per_byte_s"].value == pytest.approx(4e-9, rel=0.05)
+    assert found["update_base_s"].value == pytest.approx(1e-3, rel=0.05)
+    assert found["latency_s"].value == pytest.approx(2e-4, rel=0.05), "of messages to servers: replicas push nothing"

@@ -8,7 +8,6 @@ from math import inf, isnan, nan
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,8 +16,7 @@ from analysis.measures.cluster.gpu_lanes import drawn_hosts, gpu_lanes
 from analysis.measures.cluster.hosts import busier_frac, host_use
 from analysis.measures.cluster.jobs import gpus_used, in_system, job_times, makespan_s, running, use_over_time, window
 from analysis.measures.cluster.steps import counted
-from analysis.measures.cluster.straggling import straggling
-from analysis.measures.cluster.summary import statistics, summarise_cluster
+from analysis.measures.cluster.summary import summarise_cluster
 from analysis.records.cluster import load_cluster
 from tests.support.cluster_records import ClusterStory
 from tests.unit.analysis.test_cluster_records import told, two_jobs
@@ -147,21 +145,6 @@ def test_a_link_that_carries_all_it_can_is_full_on_either_clock(tmp_path: Path, 
     assert use["link_frac"].tolist() == pytest.approx([1.0, 1.0])
     assert use["link_above_98_frac"].tolist() == [1.0, 1.0]
     assert busier_frac(cluster, cluster.hosts, "link").tolist() == pytest.approx([1.0] * 4)
-
-
-def test_the_summary(tmp_path: Path) -> None:
-    cluster = told(tmp_path, two_jobs())
-    summary = summarise_cluster(cluster, job_times(cluster), straggling(cluster))
-    assert (summary["jobs"], summary["jobs_completed"], summary["preemptions"]) == (2, 2, 1)
-    assert summary["gpu_use_frac"] == pytest.approx(34 / (14 * 4))
-    assert summary["queue_mean"] == pytest.approx((1 + 3) / 14)
-    assert summary["queue_max"] == 1.0
-    little = summary["little"]
-    assert little["jobs_mean"] == pytest.approx(little["rate_times_stay"]) == pytest.approx(18 / 15)
-    assert summary["stragglers"] is None
-    assert summary["jct_s"] == {"mean": 9.0, "median": 4.0, "p90": 14.0, "p99": 14.0}
-    assert statistics(pd.Series([3.0, 1.0, 2.0, inf])) == {"mean": inf, "median": 2.0, "p90": inf, "p99": inf}
-    assert all(isnan(value) for value in statistics(pd.Series([nan])).values())
 
 
 def test_a_queue_is_longest_where_a_job_is_back_in_it(tmp_path: Path) -> None:

@@ -292,14 +292,6 @@ def test_causes_as_shares() -> None:
     assert looks_of(["bsp", "asp"])["bsp"] == looks_of(["bsp"])["bsp"]
 
 
-@pytest.mark.long(like="test_policies_compared")
-def test_a_run_without_records_of_jobs(tmp_path: Path) -> None:
-    path = two_jobs().write(tmp_path / "run")
-    assert finish_cluster(path)["stragglers"] is None
-    assert not {file.stem for file in path.glob("figures/*.png")} & {"stragglers", "straggler_causes"}
-    assert "nothing is known of stragglers" in Reader((path / "report.html").read_text()).text
-
-
 def test_hosts_of_which_nothing_is_known_are_not_among_the_bars(tmp_path: Path) -> None:
     """With counts of GPUs alone, a host without GPUs uses none of anything; with a processor's use it is there."""
     hosts = pd.DataFrame(

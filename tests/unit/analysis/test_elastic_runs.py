@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import isnan
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -107,19 +106,6 @@ def test_nodes_count_when_they_are_there_and_servers_when_they_hold_parameters(r
         [110.0, 2.0, 2.0, 43.0],
     ]
     assert elastic.switches(run).to_numpy().tolist() == [[80.0, 4.0, 5.0]], "from the last update to the first after"
-
-
-def test_a_server_that_has_joined_holds_nothing_whatever_else_changes(tmp_path: Path) -> None:
-    """At 2 s there are two servers, at 3 s a worker leaves, and at 4 s both hold parameters."""
-    made = Story("dlrover", num_workers=2, num_servers=1)
-    made.started()
-    made.event(2.0, "ServerJoined", server=1, incarnation=0)
-    made.note(3.0, "LayoutChanged", **_layout(1, ["server:0", "server:1", "worker:0"], [0]))
-    made.note(4.0, "LayoutChanged", **_layout(2, ["server:0", "server:1", "worker:0"], [0, 1]))
-    made.finished(5.0)
-    frame = elastic.nodes_over_time(load_run(made.write(tmp_path / "run"))).set_index("t")
-    assert frame["workers"].to_dict() == {0.0: 2.0, 2.0: 2.0, 3.0: 1.0, 4.0: 1.0}
-    assert frame["servers"].to_dict() == {0.0: 1.0, 2.0: 1.0, 3.0: 1.0, 4.0: 2.0}
 
 
 def test_a_decision_is_one_row_with_how_it_ended(run: Run) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from analysis.logs.reading import read_log
-from analysis.logs.step_log import StepLog, without_first
+from analysis.logs.step_log import StepLog
 from analysis.reports.whole_steps import whole_steps
 
 EVERY = 50
@@ -57,16 +57,6 @@ def test_the_first_iteration_of_an_epoch_does_not_stand_for_those_that_follow(tm
     assert (log.own_s / 50)[:, 0].tolist() == pytest.approx([24.4 / 51] * 5, abs=1e-3)
     assert log.data_s is not None
     assert (log.data_s / 50)[:, 0].tolist() == pytest.approx([4 / 51] * 5, abs=1e-3)
-
-
-def test_a_job_that_starts_again_and_ranks_are_told_apart(tmp_path: Path) -> None:
-    line = "[rank{}]: Epoch: [{}][{:2d}/30]\tTime {:.3f} (0.100)\tLoss 1.0 (1.0)"
-    places = [(0, 10), (0, 20), (1, 10), (0, 10), (0, 20), (1, 10), (1, 20)]
-    lines = [line.format(rank, *place, 0.1 + 0.1 * rank) for place in places for rank in range(2)]
-    log = read(tmp_path / "a.log", *lines)
-    assert (log.ranks, log.steps) == (("0", "1"), (10, 20, 40, 50))
-    assert without_first(log, 1).own_s[0].tolist() == pytest.approx([1.0, 2.0])
-    assert any("the last time counts" in remark for remark in log.remarks)
 
 
 def test_an_epoch_with_one_line_has_the_time_of_that_line(tmp_path: Path) -> None:

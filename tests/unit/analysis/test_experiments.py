@@ -152,7 +152,7 @@ def test_a_bad_description_is_refused(changes: dict[str, Any], said: str, tmp_pa
 
 
 COMPUTED = ("gc_tables", *(f"mlfabric_{name}" for name in ("order", "delays", "groups", "replicas", "convergence")))
-"""Nothing is run for them: tests/unit/scripts/test_coding_tables.py, test_transfer_tables.py."""
+"""Nothing is run for them: tests/unit/scripts/test_coding_tables.py."""
 
 
 @pytest.mark.parametrize("name", SPECS)

@@ -16,7 +16,7 @@ from analysis.measures.injector_errors import errors
 from analysis.records.load import Run, load_run
 from analysis.reports.injectors import verdict
 from stragglab.commands import figures as script
-from tests.support.records import Disturbance, Story, apply, asp_story, bsp_story, compute, disturbance
+from tests.support.records import Disturbance, Story, apply, compute, disturbance
 
 CORES = 0.4
 LINK = 12.5e6
@@ -146,11 +146,6 @@ def test_a_window_is_compared_with_whole_batches_near_it(tmp_path: Path) -> None
     assert only(received, tmp_path / "whole")["slowdown_p10"] == pytest.approx(2.0)
 
 
-def test_the_onset_is_the_begin_of_the_first_slow_iteration(tmp_path: Path) -> None:
-    row = only(noted().work(1.2, 0.05).work(3.0, 0.1).work(4.0, 0.05), tmp_path)
-    assert row["onset_s"] == pytest.approx(0.2)
-
-
 def test_iterations_under_two_windows_count_for_none(tmp_path: Path) -> None:
     plan = (disturbance(1.0, 4.0, "worker:0", 0.5, "cpu"), disturbance(2.0, 3.0, "worker:0", 1.0, "slowdown"))
     received = Telling(*plan).noted(1.0, "worker:0", "cpu", 0.5)
@@ -160,19 +155,6 @@ def test_iterations_under_two_windows_count_for_none(tmp_path: Path) -> None:
     assert rows["iterations"].to_dict() == {"cpu": 16, "slowdown": 0}
     assert rows.loc["cpu", "slowdown"] == pytest.approx(2.0)
     assert pd.isna(rows.loc["slowdown", "slowdown"])
-
-
-def test_a_worker_without_an_undisturbed_moment_has_no_measure(tmp_path: Path) -> None:
-    row = only(noted(0.0, 9.0).work(9.0, 0.1), tmp_path)
-    assert pd.isna(row["base_s"])
-    assert pd.isna(row["slowdown"])
-    assert row["felt_s"] == pytest.approx(0.1)
-
-
-def test_other_workers_say_nothing_of_a_worker(tmp_path: Path) -> None:
-    received = noted(target="worker:1", num_workers=2)
-    received.work(3.0, 0.3, worker=0).rest(0.0).work(1.0, 0.05, worker=1).work(3.0, 0.1, worker=1)
-    assert only(received, tmp_path)["slowdown"] == pytest.approx(2.0)
 
 
 def test_the_share_is_what_was_used_of_what_it_may_use(tmp_path: Path) -> None:
@@ -190,13 +172,6 @@ def test_the_cost_of_an_iteration_tells_a_slow_machine_from_a_slow_worker(tmp_pa
     row = only(received.observed(1.5, 2.5, worker_0=0.2), tmp_path)
     assert (row["slowdown"], row["cpu_share"]) == (pytest.approx(2.6), pytest.approx(0.5))
     assert row["cpu_cost"] == pytest.approx(1.3)
-
-
-def test_who_waits_needs_no_processor(tmp_path: Path) -> None:
-    """From 1.9 s on the worker waits half of its time."""
-    received = noted().work(1.0, 0.05).work(1.9, 0.1).work(3.0, 0.1, pull_s=0.1)
-    received.observed(1.3, 1.8, worker_0=0.2).observed(2.0, 2.8, worker_0=0.1)
-    assert only(received, tmp_path)["cpu_share"] == pytest.approx(0.5)
 
 
 def test_a_host_is_its_workers_and_a_server_is_busy_itself(tmp_path: Path) -> None:
@@ -328,13 +303,6 @@ def test_a_throttle_that_nobody_worked_under_or_that_had_no_effect(tmp_path: Pat
     assert verdict(errors(collect([load_run(tmp_path / "run")])))[0].endswith("not 0.5 left (not measured)")
     row = only(throttled(level=0.25, felt_s=0.05), tmp_path / "none")
     assert (row["slowdown_asked"], row["slowdown"]) == (4.0, pytest.approx(1.0))
-
-
-@pytest.mark.parametrize("story", [bsp_story, asp_story])
-def test_a_run_without_hosts_and_telemetry(story: Callable[..., Story], tmp_path: Path) -> None:
-    assert len(injections(load_run(story(plan=[]).write(tmp_path / "none")))) == 0
-    frame = injections(load_run(story().write(tmp_path / "some")))
-    assert list(frame["by"]) == ["sleep"]
 
 
 PNG = b"\x89PNG"

@@ -14,7 +14,7 @@ from analysis.records.sums import code_of
 from analysis.reports import gathering, kept_summary
 from analysis.reports.gathering import Gathered, gather_runs
 from analysis.reports.report import finish_run
-from tests.support.records import Story, asp_story, bsp_story
+from tests.support.records import asp_story, bsp_story
 
 
 @pytest.fixture(scope="module")
@@ -105,11 +105,3 @@ def test_one_that_was_edited_is_left_out_in_a_line(record: Path, tmp_path: Path)
     assert (whole.skipped, [row["strategy"] for row in whole.rows]) == ([line], ["asp"])
     finish_run(record, draw=False)
     assert gather_runs([record]).skipped == []
-
-
-def test_of_a_job_that_never_started_none_is_kept(tmp_path: Path) -> None:
-    path = Story().write(tmp_path / "run")
-    finish_run(path, draw=False)
-    assert kept_summary.kept_summary(path) is None
-    with pytest.raises(RecordError, match="the job never started"):
-        gather_runs([path])

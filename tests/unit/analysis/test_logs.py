@@ -12,30 +12,12 @@ import pandas as pd
 import pytest
 
 from analysis.logs.reading import Reading, read_log
-from analysis.logs.step_log import LogError, StepLog, rounds_s, without_first
+from analysis.logs.step_log import LogError, rounds_s, without_first
 from analysis.logs.table import Columns
 from analysis.measures.straggling import straggling
 from tests.support.log_samples import refusal
 from tests.support.records import Story, bsp_story
 from tests.support.runs import ROOT
-
-MEGATRON = """\
- [2025-08-01 07:19:37] iteration        1/    5000 | consumed samples:  128 | elapsed time per iteration (ms): 500.0 | \
-learning rate: 6.9E-08 | global batch size:   128 | lm loss: 1.0E+01 |
-"""
-TIMERS = """\
-times across ranks (ms):
-  forward-backward:
-     rank  0: 400.25
-     rank  1: 450.50
-  optimizer:
-     rank  0: 7.00
-     rank  1: 8.00
-"""
-TITAN = (
-    "[rank{rank}]:[titan] 2025-06-04 08:51:58,557 - root - INFO - step: {step:2d}  loss: 10.7  memory: 30.99GiB(32.62%)"
-    "  tps: {tps:,}  tflops: 1.2  mfu: 2.20%\n"
-)
 
 
 def table(path: Path, **columns: Any) -> Path:
@@ -75,14 +57,6 @@ def test_own_work_is_the_compute_column_or_what_communication_leaves(tmp_path: P
     assert log.job == {"global_batch_samples": 32}, "what all ranks take together"
 
 
-def test_equal_times_of_all_ranks_are_whole_steps(tmp_path: Path) -> None:
-    path = table(tmp_path / "a.csv", rank=[0, 1, 0, 1], step=[1, 1, 2, 2], seconds=[1.0, 1.001, 3.0, 3.001])
-    log = read_log(path)
-    assert not log.per_rank
-    assert "include the wait for the slowest" in log.remarks[-1]
-    assert log.own_s[:, 0].tolist() == [1.001, 3.001]
-
-
 def test_columns_of_other_units_are_read_together(tmp_path: Path) -> None:
     path = table(tmp_path / "a.csv", rank=[0, 1], step=[1, 1], time_ms=[2000.0, 3000.0], work_s=[1.0, 3.0])
     log = read_log(path, Reading(Columns(seconds="time_ms", compute="work_s")))
@@ -113,19 +87,6 @@ def test_a_bad_table_is_one_line(tmp_path: Path, case: str) -> None:
     path = tmp_path / "a.csv"
     path.write_text(text)
     assert says in refusal(path)
-
-
-NO_LOGS = {
-    **{"none.csv": None, "broken.parquet": b"PAR1", "trace.json": b'{"traceEvents": 3}'},
-    **{"broken.json.gz": b"\x1f\x8b", "broken.csv.gz": b"rank,step,seconds\n"},
-}
-
-
-@pytest.mark.parametrize("name", NO_LOGS)
-def test_what_is_no_log_is_one_line(tmp_path: Path, name: str) -> None:
-    if (data := NO_LOGS[name]) is not None:
-        (tmp_path / name).write_bytes(data)
-    refusal(tmp_path / name)
 
 
 def test_a_record_is_a_log_of_its_iterations(tmp_path: Path) -> None:
@@ -213,38 +174,6 @@ def test_bad_traces(tmp_path: Path) -> None:
             trace(tmp_path / f"{number}" / name, None, [span(step, 0, 1)])
         with pytest.raises(LogError, match=says):
             read_log(tmp_path / f"{number}")
-
-
-def printed(path: Path, text: str, reading: Reading = Reading()) -> StepLog:  # noqa: B008 (immutable)
-    path.write_text(text)
-    return read_log(path, reading)
-
-
-def test_megatron_with_timers_of_all_ranks(tmp_path: Path) -> None:
-    text = MEGATRON + TIMERS + MEGATRON.replace("1/", "2/") + TIMERS.replace("450.50", "900.00")
-    log = printed(tmp_path / "train.log", text)
-    assert (log.ranks, log.steps) == (("0", "1"), (1, 2))
-    assert log.own_s == pytest.approx(np.array([[0.40025, 0.4505], [0.40025, 0.9]]))
-    assert log.round_s.tolist() == [0.5, 0.5]
-    assert log.job == {"global_batch_samples": 128}
-    named = printed(tmp_path / "train.log", text, Reading(timer="optimizer"))
-    assert named.own_s[0] == pytest.approx([0.007, 0.008])
-    with pytest.raises(LogError, match="no timer nothing of all ranks in it; it has forward-backward, optimizer"):
-        printed(tmp_path / "train.log", text, Reading(timer="nothing"))
-
-
-def test_a_log_of_one_rank_has_whole_steps_and_says_what_would_print_the_others(tmp_path: Path) -> None:
-    log = printed(tmp_path / "train.log", MEGATRON + MEGATRON.replace("1/", "2/").replace("500.0", "700.0"))
-    assert not log.per_rank
-    assert log.own_s[:, 0].tolist() == pytest.approx([0.5, 0.7])
-    assert any("--timing-log-option all" in remark for remark in log.remarks)
-    line = TITAN.format(rank=0, step=1, tps=100).replace("[rank0]:", "\x1b[32m")
-    assert not printed(tmp_path / "a.log", line).per_rank
-    lines = "".join(TITAN.format(rank=r, step=s, tps=1000 * s // (r + 1)) for r in (0, 1) for s in (1, 2))
-    assert printed(tmp_path / "a.log", lines, Reading(tokens=2000.0)).own_s.tolist() == [[2.0, 4.0], [1.0, 2.0]]
-    relative = printed(tmp_path / "a.log", lines)
-    assert relative.own_s.tolist() == [[1.0, 2.0], [0.5, 1.0]]
-    assert any("--tokens gives seconds" in remark for remark in relative.remarks)
 
 
 def test_times_of_steps_are_those_of_rounds_or_of_the_slowest_and_begin_with_the_rest(tmp_path: Path) -> None:

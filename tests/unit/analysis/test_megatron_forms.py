@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from statistics import median
 
-import numpy as np
 import pytest
 
 from analysis.logs.reading import Reading, read_log
@@ -102,20 +101,6 @@ def test_lines_of_log_straggler_alone_are_a_log(tmp_path: Path) -> None:
     assert log.steps == tuple(range(STEPS))
     assert log.own_s[:, 0].tolist() == pytest.approx([3.4682] * STEPS)
     assert any("lines of iterations" in remark for remark in log.remarks)
-
-
-def test_timers_of_one_rank_name_the_part_that_makes_steps_longer(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    waits = 20.0 * rng.random(40)
-    lines = list[str]()
-    for step, wait in enumerate(waits, 1):
-        parts = f"forward-compute: 30.00 | backward-compute: 60.00 | forward-recv: {wait:.2f} | optimizer: 3"
-        lines += [iteration(step, 100.0 + wait), f"time (ms) | {parts}"]
-    log = read(tmp_path / "a.log", lines)
-    assert float(log.part_fracs["backward-compute"][3, 0] * log.own_s[3, 0]) == pytest.approx(0.06)
-    said = whole_steps(log)
-    assert any("by the clock of the rank that logged: backward-compute 5" in line for line in said)
-    assert any(line.startswith("100% of what longer steps take more is forward-recv: transfers") for line in said)
 
 
 TIMERS = re.compile(

@@ -62,17 +62,6 @@ def test_steps_count_lines_whatever_their_number_counts(name: str, each: float, 
     assert any("one process of 512" in remark for remark in log.remarks)
 
 
-def test_ranks_are_in_the_prefixes_of_lines(tmp_path: Path) -> None:
-    text = "".join(
-        f"{rank}: {entry('tracked_stats', {'train_step_time': 1.5 if rank == 2 else 1.0}, step=step)}"
-        for step in range(25)
-        for rank in range(4)
-    )
-    log = read(tmp_path / "a.log", text)
-    assert log.ranks == ("0", "1", "2", "3")
-    assert log.own_s[3].tolist() == [1.0, 1.0, 1.5, 1.0]
-
-
 def test_what_is_no_number_is_named_with_its_line(tmp_path: Path) -> None:
     stats = {value: entry("tracked_stats", {"train_step_time": value}) for value in (1.0, "fast", -1.0)}
     for line, says in (

@@ -48,16 +48,6 @@ def test_rates_are_pooled_over_the_workers_of_a_job() -> None:
     assert anybody["false_negative_rate"] == pytest.approx(1 / 3)
 
 
-def test_rates_by_worker() -> None:
-    found = scores(table(**BOTH))
-    assert list(found["worker"]) == [0, 1, -1, -1]
-    first, second = (found.iloc[place] for place in (0, 1))
-    assert (first["false_positive_rate"], first["false_negative_rate"]) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
-    assert (second["false_positive_rate"], second["precision"]) == (pytest.approx(1 / 6), 0.0)
-    assert isnan(second["recall"])
-    assert isnan(second["false_negative_rate"]), "nobody straggled: not zero"
-
-
 def test_a_rate_of_nothing_is_not_zero() -> None:
     nothing = {("000", "000"): {"precision", "recall", "false_negative_rate"}, ("01", "01"): set[str]()}
     nothing |= {("111", "000"): {"precision", "false_positive_rate"}, ("111", "111"): {"false_positive_rate"}}

@@ -14,7 +14,7 @@ from analysis.logs.step_log import LogError, StepLog
 from analysis.measures.straggling import straggling
 from analysis.reports.whole_steps import whole_steps
 from tests.support.log_samples import refusal
-from tests.support.written_logs import ENCODINGS, LAUNCHERS
+from tests.support.written_logs import ENCODINGS
 
 SLOW = 1.5
 """What rank 2 takes, times the usual."""
@@ -49,21 +49,6 @@ def factors(log: StepLog) -> list[float]:
     """Of every rank, its median step relative to the median rank's."""
     middle = np.median(log.own_s, axis=0)
     return [round(float(each), 1) for each in middle / np.median(middle)]
-
-
-PREFIXES: dict[str, Callable[[int], str]] = {
-    **LAUNCHERS,
-    "srun of ten nodes": lambda rank: f" {rank}: ",
-    "mpiexec": lambda rank: f"[{rank}] ",
-}
-
-
-@pytest.mark.parametrize("launcher", PREFIXES)
-def test_who_printed_a_line_is_in_its_prefix(launcher: str, tmp_path: Path) -> None:
-    log = read(tmp_path / "a.log", titans(PREFIXES[launcher]))
-    assert log.num_ranks == 4
-    assert len(log.steps) == 24
-    assert factors(log) == [1.0, 1.0, SLOW, 1.0]
 
 
 WRITTEN: dict[str, Callable[[str], bytes]] = {
@@ -169,26 +154,6 @@ def test_deepspeed_s_engine_for_stages_prints_means(tmp_path: Path) -> None:
     log = read(tmp_path / "a.log", "\n".join(line.format(step) for step in range(10, 300, 10)))
     assert log.own_s[:, 0].tolist() == pytest.approx([235.6] * 29)
     assert "29 rows of 10 steps, 6,832 s in all; the median step takes 23.56 s" in whole_steps(log)
-
-
-def test_relative_times_are_no_seconds(tmp_path: Path) -> None:
-    text = "".join(f"{titan(0, step)}\n" for step in range(10, 400, 10))
-    assert "39 rows of 10 steps, 390 in all; the median step takes 1" in whole_steps(read(tmp_path / "a.log", text))
-    log = read(tmp_path / "a.log", text, Reading(tokens=4000.0))
-    assert "39 rows of 10 steps, 195 s in all; the median step takes 0.5 s" in whole_steps(log)
-
-
-@pytest.mark.parametrize(("shown", "seconds"), [("935", 0.935), ("11.5K", 11.5), ("1.02M", 1020.0)])
-def test_nanotron_s_numbers_have_letters_and_its_ranks_places(shown: str, seconds: float, tmp_path: Path) -> None:
-    line = (
-        "10/17/2025 16:00:01 [INFO|DP={dp}|PP=0|TP=1|ip-26-0]: iteration: {step} / 900 | consumed_tokens: 85.8G | "
-        "elapsed_time_per_iteration_ms: {ms} | global_batch_size: 1.02K | lm_loss: 2"
-    )
-    text = [line.format(dp=dp, step=step, ms=shown if dp else "9") for step in range(1, 25) for dp in range(2)]
-    log = read(tmp_path / "a.log", "\n".join(text))
-    assert log.ranks == ("0", "1")
-    assert log.own_s[5].tolist() == pytest.approx([0.009, seconds])
-    assert log.job["global_batch_samples"] == 1020
 
 
 SCORES = """\
@@ -299,19 +264,6 @@ def straggl_ar(late_ms: dict[int, float], steps: int = 50) -> list[str]:
         for step in range(steps)
         for rank, own in enumerate(backward)
     ]
-
-
-def test_the_rank_that_waits_least_is_the_last_one(tmp_path: Path) -> None:
-    (tmp_path / "a.log").write_text("\n".join(straggl_ar({2: 900.0})))
-    log = read_log(tmp_path / "a.log")
-    assert (log.ranks, len(log.steps)) == (("0", "1", "2", "3"), 50)
-    assert log.comm_s is None or log.comm_s.shape == (50, 4)
-    assert np.argmax(log.own_s, axis=1).tolist() == [2] * 50
-    assert (log.own_s[0, 2] - log.own_s[0, 0]) == pytest.approx(0.9)
-    assert log.round_s is not None
-    assert log.round_s[0] == pytest.approx(5.57)
-    (unit,) = straggling(log, barrier=True, slow_frac=0.1, ranks_per_host=None).units
-    assert unit.group.name == "rank 2"
 
 
 def test_ranks_that_differ_by_little_are_no_stragglers(tmp_path: Path) -> None:

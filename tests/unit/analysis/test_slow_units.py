@@ -36,12 +36,6 @@ def test_the_time_of_the_job_is_that_of_its_steps_whatever_columns_are_named(col
     assert by_rank.min() <= found_in(job.log(*columns)).actual_s <= 1.005 * by_rank.max()
 
 
-def test_two_kinds_of_devices_have_no_name() -> None:
-    own_s = calm()
-    own_s[:, ::2] *= 1.05
-    assert not found_in(log_of(own_s)).units
-
-
 def test_pauses_are_named_with_their_period_and_nobody_is_blamed() -> None:
     pause_s = np.zeros(200)
     pause_s[39::40] = 7.0

@@ -52,16 +52,6 @@ def test_a_rank_that_is_slow_throughout_and_varies_has_no_usual_steps_of_its_own
     assert float(np.median(found.excess[found.slow[:, 1], 1])) == pytest.approx(0.17, abs=0.02)
 
 
-@pytest.mark.parametrize(("ranks", "factor", "sigma"), [(2, 1.3, 0.03), (4, 4.0, 0.003), (8, 1.9, 0.03)])
-def test_half_of_the_ranks_may_be_slow_throughout(ranks: int, factor: float, sigma: float) -> None:
-    """The median of all steps is then neither usual nor slow."""
-    slow = np.arange(ranks) % 2 == 1
-    found = slow_steps(noisy(ranks, sigma) * np.where(slow, factor, 1.0))
-    assert found.persistent.tolist() == found.stragglers.tolist() == slow.tolist()
-    assert not found.slow[:, ~slow].any(axis=0).all()
-    assert found.usual_s == pytest.approx(1.0, rel=0.02)
-
-
 def test_memory_of_jitter_is_measured() -> None:
     rng, rho = np.random.default_rng(1), 0.7
     levels = np.zeros((2000, 8))

@@ -234,14 +234,6 @@ def test_a_row_per_metric_and_step_is_read(tmp_path: Path) -> None:
     assert any("differences of the times" in remark for remark in by_clock.remarks)
 
 
-def test_a_scalar_that_tensorboard_exports_has_a_clock(tmp_path: Path) -> None:
-    rows = [f"{1.7e9 + step + (3.0 if step >= 12 else 0.0)},{step},0.5" for step in range(30)]
-    (tmp_path / "run.csv").write_text("\n".join(["Wall time,Step,Value", *rows]))
-    log = read_log(tmp_path / "run.csv")
-    assert slowest(log, 1) == {12}
-    assert log.own_s[:3, 0].tolist() == pytest.approx([1.0] * 3)
-
-
 def test_rows_far_apart_are_said_to_hide_slow_steps(tmp_path: Path) -> None:
     log = history(tmp_path, [{"step": step, "step_time": 1.0} for step in range(0, 500, 10)])
     assert any("one step of every 10" in remark for remark in log.remarks)
@@ -333,12 +325,3 @@ def test_a_public_file_has_the_steps_and_times_that_anybody_can_count(path: Path
     log = read_log(path)
     assert len(log.steps) > 0
     assert dict(zip(log.steps, rounds_s(log).tolist(), strict=True)) == pytest.approx(counted, rel=1e-5)
-
-
-def test_there_are_files_and_each_is_in_the_notice() -> None:
-    names = [path.name for path in PUBLIC.iterdir() if path.name != "NOTICE"]
-    assert len(names) == 15
-    notice = (PUBLIC / "NOTICE").read_text()
-    assert "HolisticTraceAnalysis" in notice
-    assert "Copyright (c) 2021, Stas Bekman" in notice
-    assert "training_results_v3.1" in notice

@@ -166,21 +166,6 @@ def test_a_file_of_a_sweep_is_kept_and_no_job_changes_it_for_the_next(monkeypatc
     assert "more" not in second["cluster"]["device"]
 
 
-def test_jobs_of_one_composer_are_those_of_composers_of_their_own() -> None:
-    """Files are merged once for all jobs that choose the same: settings of one must not reach another."""
-    jobs = [
-        ["strategy=asp", "workload.epochs=3", "workload.optimizer.momentum=0.5", "straggler=antdt_worker"],
-        ["strategy=asp", "straggler=antdt_worker", "cluster=hosts"],
-        ["strategy=asp", "workload.epochs=4", "straggler=antdt_worker", "~workload.lr_schedule.name"],
-        ["strategy=asp", "straggler=antdt_worker"],
-    ]
-    with composing(parse_arguments([])) as composer:
-        together = [OmegaConf.to_yaml(composer.compose(lines)) for lines in jobs * 2]
-    for lines, *both in zip(jobs, together, together[4:], strict=False):
-        with composing(parse_arguments([])) as composer:
-            assert both == [OmegaConf.to_yaml(composer.compose(lines))] * 2
-
-
 def test_elsewhere_or_changed_the_same_name_is_another_file(tmp_path: Path) -> None:
     for name, bound in (("a", 98), ("b", 99)):
         (tmp_path / name / "strategy").mkdir(parents=True)

@@ -43,18 +43,6 @@ def test_a_target_without_its_line_is_caught(rule: str) -> None:
     assert silent(f".PHONY: help new\n{rule}\n") == ["new"]
 
 
-def test_make_prints_the_line_of_a_target() -> None:
-    said = subprocess.run(
-        ["make", "--no-print-directory", "help"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-    assert "docs: the site of docs/, to be read without a network; takes a minute; result: out/site/index.html" in said
-    first = subprocess.run(
-        ["make", "--no-print-directory", "-n", "clean"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-    shown = subprocess.run(["sh", "-c", first.splitlines()[0]], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert shown.stderr == next(f"{line}\n" for line in said.splitlines() if line.startswith("clean:"))
-
-
 def test_every_command_has_its_line() -> None:
     for word in COMMANDS:
         assert re.fullmatch(rf"{word}: \S.*; takes \S.*; result: \S.*", announcement(word))

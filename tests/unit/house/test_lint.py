@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from runtime.version import PACKAGES
+from strategies.protocol import AnyCommand, AnyEvent
 from tests.support.runs import ROOT
 
 SOURCES = ["run.py", "scripts", "stragglab", *PACKAGES]
@@ -127,3 +130,110 @@ def test_what_is_planted_is_found(planted: str) -> None:
 )
 def test_what_is_harmless_is_not(harmless: str) -> None:
     assert findings(harmless) == []
+
+
+MAX_FILES = 12
+OLDER = {"Arrived": 13, "Restored": 14, "ServerLost": 14, "Launch": 13}
+"""As many as there were; three of the files of ``Restored`` mean the recovery's effect of that name."""
+SPELLING_ROOMS = ("strategies/protocol", "runtime", "analysis")
+"""Strategies themselves use the vocabulary; they are not what an addition costs."""
+VERBS = sorted(kind.__name__ for kind in (*get_args(AnyEvent), *get_args(AnyCommand)))
+
+
+def names_in(source: str) -> set[str]:
+    """Everything that code names: not what comments and docstrings say."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+    return found
+
+
+def test_few_files_spell_it_out() -> None:
+    """A text that has the word is parsed where there are too many such: a comment does not count."""
+    files = [path for room in SPELLING_ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in files}
+    words = {name: {*re.findall(r"\b[A-Z]\w+", text)} for name, text in texts.items()}
+    for verb in VERBS:
+        most, found = OLDER.get(verb, MAX_FILES), [name for name, has in words.items() if verb in has]
+        if len(found) > most:
+            found = [name for name in found if verb in names_in(texts[name])]
+        assert len(found) <= most, (verb, found)
+
+
+def test_what_code_names_is_found() -> None:
+    source = '"""Observed."""\nfrom a import Woke\nclass Lost: ...\nmatch x:\n    case inputs.Joined(): Apply()\n'
+    assert names_in(source) >= {"Woke", "Lost", "Joined", "Apply"}
+    assert "Observed" not in names_in(source)
+
+
+ROOMS = ("analysis", "injectors", "predictors", "reading", "runtime", "strategies")
+ROLES = ("worker:", "server:")
+SPLITS = ("partition", "rpartition", "split", "rsplit")
+PARSERS = {"strategies/protocol/nodes.py", "injectors/plan.py", "analysis/records/nodes.py"}
+"""The grammars: of nodes, of what a plan disturbs, of what records name."""
+OTHER_TEXTS = {
+    "analysis/figures/prediction.py": "a predictor and its settings",
+    "runtime/core/coordinator.py": "the tag of a timer",
+    "runtime/live/machines/cgroups.py": "a line of /proc/self/cgroup",
+    "runtime/record/meta.py": "a line of /proc/cpuinfo",
+    "runtime/run/checks/resources.py": "a line of /proc/meminfo",
+}
+"""Files that split other texts at a colon, and what that is."""
+
+
+SPLIT_SUSPECT = re.compile(r"[\"']:[\"']|worker:|server:|\}:\{")
+"""A text without any of these need not be parsed."""
+
+
+def by_hand(text: str) -> Iterator[tuple[int, str]]:
+    """(line, what) of every place that takes the name of a node apart or puts one together."""
+    for node in ast.walk(ast.parse(text)) if SPLIT_SUSPECT.search(text) else ():
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in SPLITS:
+            if [arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant)] == [":"]:
+                yield node.lineno, f"{node.func.attr} at a colon"
+        elif isinstance(node, ast.Constant) and node.value in ROLES:
+            yield node.lineno, f"the text {node.value!r}"
+        elif isinstance(node, ast.JoinedStr):
+            match node.values:
+                case [ast.FormattedValue(value=who), ast.Constant(value=":"), ast.FormattedValue()]:
+                    if ast.unparse(who).rpartition(".")[2] == "role":
+                        yield node.lineno, "a role, a colon and a number"
+
+
+@cache
+def found() -> dict[str, list[tuple[int, str]]]:
+    """By file; not in the grammars themselves."""
+    every = {}
+    for room in ROOMS:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            name = str(path.relative_to(ROOT))
+            if name not in PARSERS and (places := list(by_hand(path.read_text()))):
+                every[name] = places
+    return every
+
+
+def test_nobody_splits_or_joins_the_name_of_a_node_by_hand() -> None:
+    wrong = {
+        name: [place for place in places if name not in OTHER_TEXTS or "at a colon" not in place[1]]
+        for name, places in found().items()
+    }
+    assert not {name: places for name, places in wrong.items() if places}, "use strategies.protocol.NodeId"
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ('role, _, number = task.partition(":")', "partition at a colon"),
+        ('number = int(task.split(":", 1)[1])', "split at a colon"),
+        ('name = f"worker:{number}"', "the text 'worker:'"),
+        ('name = f"{role}:{number}"', "a role, a colon and a number"),
+        ('is_server = task.startswith("server:")', "the text 'server:'"),
+        ('number = int(task.removeprefix("worker:"))', "the text 'worker:'"),
+    ],
+)
+def test_what_is_split_by_hand_is_found(line: str, what: str) -> None:
+    assert [problem for _, problem in by_hand(line)] == [what]
+    for other in ('node = NodeId.parse("worker:1")', 'where = f"{path}:{number}"', 'words = text.split(",")'):
+        assert not list(by_hand(other))

@@ -56,11 +56,3 @@ def test_a_file_that_was_changed_is_read_again(tmp_path: Path) -> None:
         (tmp_path / "x.yaml").write_text(f"a: {value}\n")
         with (tmp_path / "x.yaml").open() as file:
             assert yaml.safe_load(file) == {"a": value}
-
-
-@pytest.mark.parametrize("data", [b"a: [1\n", b"\x89PNG\r\n"])
-def test_an_error_names_the_file(data: bytes, tmp_path: Path) -> None:
-    (tmp_path / "bad.yaml").write_bytes(data)
-    for _ in range(2):
-        with (tmp_path / "bad.yaml").open("rb") as file, pytest.raises(yaml.YAMLError, match=r"bad\.yaml"):
-            yaml.safe_load(file)

@@ -172,14 +172,6 @@ def test_forecasts_stay_possible() -> None:
     assert 0.0 < shares.min() <= shares.max() <= 1.0
 
 
-def test_an_unsteady_worker_is_foreseen_by_its_deviations() -> None:
-    predictor = straggler_predictor("lstm_ratio")
-    for number in range(40):
-        for worker, iter_s in enumerate((0.1, 0.1, 0.3 if number > 20 else 0.1)):
-            predictor.update(Observation(number, worker, number, iter_s))
-    assert predictor.tags(40.0) == {2}
-
-
 @pytest.mark.parametrize(
     ("name", "settings", "words"),
     [

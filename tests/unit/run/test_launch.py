@@ -149,33 +149,6 @@ def test_a_sweep_leaves_what_hydra_s_own_main_leaves(plugins: list[str], anew: A
     assert all((tmp_path / folder / "comparison" / "report.html").exists() for folder in ("ours", "theirs"))
 
 
-@pytest.mark.long(like="test_every_part_of_every_job_of_a_sweep_is_built_once_before_the_first_starts")
-@pytest.mark.timeout(400)
-def test_hydra_s_own_main_writes_where_the_directory_is_locked(plugins: list[str], anew: Anew, tmp_path: Path) -> None:
-    """Its name holds the date to the microsecond."""
-    done = anew(*plugins, *JOB, "-m", "seed=0,1", "hydra/launcher=crowd", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    [sweep] = (tmp_path / "runs").iterdir()
-    assert {"0_bsp_none_seed0", "1_bsp_none_seed1", "comparison"} <= {path.name for path in sweep.iterdir()}
-
-
-@pytest.mark.long(like="test_every_part_of_every_job_of_a_sweep_is_built_once_before_the_first_starts")
-@pytest.mark.timeout(400)
-def test_records_by_submitit_are_those_of_one_job_after_another(anew: Anew, tmp_path: Path) -> None:
-    """As on a cluster with Slurm, but in processes of this machine."""
-    pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
-    words = [*JOB, "-m", "strategy=bsp", "seed=1", "max_time_s=60"]
-    spread = ("hydra/launcher=submitit_local", "hydra.launcher.timeout_min=5")
-    spread += (f"hydra.launcher.submitit_folder={tmp_path}/%j",)
-    for folder, more in (("spread", spread), ("in_turn", ())):
-        done = anew(*words, *more, f"hydra.sweep.dir={folder}", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-    first, second = (
-        (tmp_path / name / "0_bsp_none_seed1" / "events.jsonl").read_bytes() for name in ("spread", "in_turn")
-    )
-    assert first == second
-
-
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.support.cli import ROOT, refusal, run_cli
+from runtime.errors import ConfigError
+from runtime.run.preflight import preflight
+from tests.support.cli import refusal, run_cli
 from tests.support.invariants import problems
-from tests.support.runs import RecordSink
+from tests.support.runs import RecordSink, read_lines
 
 BASE = ("runtime=virtual", "straggler=none", "view=none", "draw=false", "max_time_s=120", "eval_every_s=null")
 DLROVER = (
     *("cluster=dlrover", "backend=none", "backend.num_parameters=1000000", "workload=criteo_scale"),
     *("strategy=dlrover", "strategy.sample_s=5", "strategy.decide_every_s=1", "cluster.num_workers=1"),
     *("topology.num_servers=1", "workload.global_batch_samples=512"),
-)
-WANDERING = (
-    *("--config-dir", str(ROOT / "tests/live/conf"), "strategy=validated", "strategy.often=0.2", "workload=ledger"),
-    *("backend=numpy", "workload.epochs=1", "workload.task.num_samples=1500", "topology.transport=tcp"),
 )
 
 
@@ -43,28 +40,6 @@ def test_a_job_keeps_its_quota_and_learns_who_does_not_come(tmp_path: Path) -> N
     assert not came & denied.keys()
 
 
-@pytest.mark.long(like="test_a_job_keeps_its_quota_and_learns_who_does_not_come")
-def test_large_nodes_are_pending_longer_and_those_of_low_priority_are_taken_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And every sample is still used once an epoch."""
-    monkeypatch.setenv("STRAGGLAB_ALLOW_TARGETS", "tests")
-    quota = ("scheduler.pending_s=0.05", "scheduler.pending_s_per_core=0.02", "scheduler.evict_after_s=0.5")
-    record = run(tmp_path / "run", *WANDERING, *quota, "save_parameters=true")
-    requested = record.notes("Requested")
-    pending = {note["cpu_cores"]: note["pending_s"] for note in requested}
-    assert pending == pytest.approx({None: 0.05, 1.0: 0.07, 2.0: 0.09})
-    losses = [("worker", event) for event in record.events("Lost")]
-    losses += [("server", event) for event in record.events("ServerLost")]
-    evicted = Counter(f"{role}:{event[role]}" for role, event in losses if event["cause"] == "evicted")
-    assert evicted
-    assert evicted.keys() <= {note["node"] for note in requested if note["priority"] == "low"}
-    assert {times for node, times in evicted.items() if node.startswith("worker:")} <= {1}, (
-        "who holds parameters returns"
-    )
-    assert (record.parameters() == 1).all()
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("words", "line"),
@@ -76,3 +51,30 @@ def test_large_nodes_are_pending_longer_and_those_of_low_priority_are_taken_away
 )
 def test_what_no_job_can_keep_is_refused_before_it_starts(words: list[str], line: str) -> None:
     assert refusal(*BASE, *DLROVER, "scheduler=quota", *words).startswith(line)
+
+
+WORDS = ("workload=ledger", "backend=numpy", "runtime=virtual", "straggler=elastic", "straggler.leaves_per_hour=720")
+"""A leave in five seconds, per worker."""
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("strategy", ["bsp", pytest.param("asp", marks=pytest.mark.long)])
+@pytest.mark.parametrize("more", [(), ("topology=allreduce",)], ids=["ps", "allreduce"])
+def test_workers_come_and_go_and_every_sample_is_used(strategy: str, more: tuple[str, ...], tmp_path: Path) -> None:
+    if more and strategy != "bsp":
+        strategy = "lb_bsp"  # a round of all workers, which is what replicas need
+    found = run_cli(*WORDS, *more, f"strategy={strategy}", "draw=false", "view=none", f"hydra.run.dir={tmp_path}")
+    assert found.exit_code == 0, found.err
+    lines = read_lines(tmp_path)
+    events = [line["event"] for line in lines if line["kind"] == "event"]
+    left = [event["worker"] for event in events if event["type"] == "Lost" and event["cause"] == "retired"]
+    joined = [event["worker"] for event in events if event["type"] in ("Joined",)]
+    assert left
+    assert min(joined) >= 4
+    metrics = [event["metrics"] for event in events if event["type"] == "Evaluated"][-1]
+    assert metrics["least_uses"] == metrics["most_uses"]
+
+
+def test_where_nodes_cannot_change_it_is_refused_before_the_job() -> None:
+    with pytest.raises(ConfigError, match=r"the shared buffers .*\(straggler=elastic lets workers join or leave\)"):
+        preflight([*WORDS, "topology.transport=shm"])

@@ -206,21 +206,6 @@ def test_only_jobs_with_directories_of_their_own_are_apart(places: tuple[str, ..
     assert _are_apart(parts) == apart
 
 
-@pytest.mark.long(like="test_it_goes_on_where_it_was_interrupted")
-def test_a_failed_job_is_listed_with_its_reason_and_runs_again(tmp_path: Path) -> None:
-    """The data of one are missing."""
-    words = ("runtime=virtual", "cluster.device={base_s:0.1}", "straggler=none", "workload.epochs=1", "view=none")
-    words = (*words, "draw=false", "-m", "workload=digits,resnet20_cifar10", "hydra.sweep.dir=out")
-    done = run_cli(*words, cwd=tmp_path)
-    assert done.exit_code == 2
-    assert "1 of 2 jobs failed" in done.err
-    assert "  1_bsp_none_seed0: workload=resnet20_cifar10: " in done.err
-    again = run_cli(*words, cwd=tmp_path)
-    assert again.exit_code == 2
-    assert "1 of 2 jobs are there" in again.err
-    assert "Launching 1 jobs" in again.out
-
-
 def ended(job: str, took_s: float, exit_code: int = 0) -> Ended:
     return Ended(job=job, content_sha256="", exit_code=exit_code, took_s=took_s)
 

@@ -12,7 +12,7 @@ import pytest
 
 from analysis.logs.step_log import StepLog
 from analysis.measures.ranking import Ranked
-from analysis.reports.advice import Advice, best_lines, page, sentences
+from analysis.reports.advice import Advice, best_lines, page
 from analysis.reports.remedies import ASYNCHRONOUS, LEFT_OUT, REMEDIES
 from analysis.reports.whole_steps import whole_steps
 from runtime.errors import ConfigError
@@ -159,16 +159,6 @@ def test_a_reason_that_several_strategies_share_is_one_line() -> None:
     assert advising.not_possible(refused) == [together, "not possible: lgc: k_fastest=9: too many"]
     alone = f"not possible: asp: topology=allreduce: strategy=asp does not work on it; {advising.PS}"
     assert advising.not_possible({"asp": refused["asp"]}) == [alone]
-
-
-@pytest.mark.parametrize(("sigma", "cured"), [(0.4, True), (0.01, False)])
-def test_work_of_unequal_size_has_cures_of_its_own(sigma: float, cured: bool) -> None:
-    """Who is last changes from step to step, as with sequences of unequal length; equal work needs no cure."""
-    own_s = np.exp(sigma * np.random.default_rng(1).standard_normal((200, 4)))
-    log = StepLog(source="", ranks=tuple("0123"), steps=tuple(range(200)), own_s=own_s, round_s=own_s.max(axis=1))
-    job = advising.understood(log, [], advise.parse(["log.csv"]))
-    said = sentences(Advice(log=log, present=job.present, found=job.found, model=job.model, baseline_error=nan))
-    assert any("bucket them by length" in line for line in said) == cured
 
 
 def test_without_slow_steps_ordinary_ones_remain() -> None:

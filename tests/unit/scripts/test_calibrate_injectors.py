@@ -10,12 +10,28 @@ import pandas as pd
 import pytest
 import yaml
 
+from injectors.patterns import Trace
+from injectors.plan import ClusterShape
 from runtime.live.machines.mechanisms import Missing
 from runtime.live.runtime import LiveRuntime
 from runtime.run.preflight import preflight
 from stragglab.commands import injectors as script
 from stragglab.grids import injector_runs
-from stragglab.grids.injectors import ACTUATORS, HOSTS, TRANSFER_S, grid, probe
+from stragglab.grids.injector_runs import START_S
+from stragglab.grids.injectors import (
+    ACTUATORS,
+    GAP_S,
+    HOSTS,
+    LEVELS,
+    LINK_LEVELS,
+    LINKS_MBPS,
+    MAX_BATCH,
+    RUN_S,
+    TRANSFER_S,
+    grid,
+    plan_text,
+    probe,
+)
 from tests.support.fake_runners import FakeRunner, Result, ScriptBench, uncomposed
 from tests.support.long_tests import long_after
 from tests.support.records import disturbance
@@ -153,25 +169,6 @@ def test_without_hosts_tasks_have_the_machine_to_themselves(bench: Bench) -> Non
     assert not any("cluster.hosts" in word for word in said)
 
 
-@pytest.mark.long(like="test_a_page_keeps_what_people_wrote")
-def test_the_report_is_left_as_numbers_and_figure(whole: Bench) -> None:
-    result = whole.quick()
-    files = {path.name for path in whole.out.iterdir()}
-    assert files == {"records", "plans", "windows.csv", "injectors.png", "injectors.csv", "injectors.txt"}
-    assert (whole.out / "injectors.png").stat().st_size
-    windows = pd.read_csv(whole.out / "windows.csv")
-    assert set(windows["by"]) == {*ACTUATORS, "tc"}
-    assert "cgroup: slow-down of iterations of 50 ms and more within 10 %: 5 of 5 levels\n" in result.out
-    assert "\x1b" not in result.out
-    before, numbers, runner = (
-        result.out.partition("\n5/5")[2].partition("\n")[2],
-        (whole.out / "windows.csv").read_bytes(),
-        ExactRunner(),
-    )
-    assert whole.run("--from", str(whole.out), runner=runner).out == before
-    assert (runner.ran, (whole.out / "windows.csv").read_bytes()) == ([], numbers)
-
-
 def test_misses_are_part_of_it(bench: Bench, tmp_path: Path) -> None:
     """Duty cycles let workers have 20 % too little."""
     page = tmp_path / "page.md"
@@ -241,3 +238,64 @@ def test_a_probe_without_iterations_is_refused(bench: Bench) -> None:
     (path / ".hydra").mkdir()
     (path / ".hydra" / "config.yaml").write_text(hydra)
     assert "no iteration after 2 s; remove it" in bench.refused("-o", str(bench.out), "--quick")
+
+
+HALF_MS = 5e-4
+
+
+def test_every_actuator_goes_through_all_levels_at_both_lengths() -> None:
+    found: dict[tuple[str, ...], list[float]] = {}
+    for cell in grid(HALF_MS, hosts=True, quick=False):
+        by, length, _ = cell.name.split("_")
+        found.setdefault((by, length), []).extend(row.magnitude for row in cell.windows)
+    assert found["cpulimit", "200ms"] == found["cpulimit", "400ms"] == list(LEVELS[:-1])
+    for by in set(ACTUATORS) - {"sleep", "cpulimit"}:
+        assert found[by, "50ms"] == found[by, "200ms"] == list(LEVELS)
+    assert found["sleep", "50ms"] == pytest.approx([0.055 * (1 / level - 1) for level in LEVELS], abs=1e-6)
+    for mbps in LINKS_MBPS:
+        assert found["link", f"{mbps}mbps"] == list(LINK_LEVELS)
+    assert len(found) == 2 * len(ACTUATORS) + len(LINKS_MBPS)
+
+
+def test_the_whole_grid_takes_well_below_a_quarter_of_an_hour() -> None:
+    cells = grid(HALF_MS, hosts=True, quick=False)
+    assert sum(cell.lasts_s + START_S for cell in cells) < 11.5 * 60
+    assert all(cell.lasts_s <= RUN_S for cell in cells if len(cell.windows) > 1)
+    assert len({cell.name for cell in cells}) == len(cells)
+
+
+def test_windows_are_apart_and_hold_iterations() -> None:
+    """No batch is larger than the data."""
+    batches = {word for cell in grid(1e-6, hosts=True, quick=False) for word in cell.settings if "global_batch" in word}
+    assert batches == {f"workload.global_batch_samples={count}" for count in (MAX_BATCH, 8)}
+    for cell in grid(HALF_MS, hosts=True, quick=False):
+        end_s = 0.0
+        for row in cell.windows:
+            assert row.time >= end_s + GAP_S - 1e-6
+            end_s = row.time + row.duration
+            if "_200ms_" in cell.name and row.kind == "cpu":
+                assert row.duration >= 5 * 0.22 / row.magnitude - 1e-3
+        assert cell.lasts_s >= end_s + GAP_S - 2e-3
+
+
+def test_hogs_go_through_all_levels_on_a_device() -> None:
+    cells = grid(HALF_MS, hosts=False, quick=False, device="fake")
+    for length in ("50ms", "200ms"):
+        rows = [row for cell in cells if f"_{length}_" in cell.name for row in cell.windows]
+        assert [row.magnitude for row in rows] == list(LEVELS)
+        assert {(row.target, row.kind) for row in rows} == {("device:0", "gpu")}
+    assert all("backend.device=fake" in cell.settings for cell in (*cells, probe(hosts=False, device="fake")))
+    quick = grid(HALF_MS, hosts=False, quick=True, device="cuda")
+    assert [cell.name for cell in quick] == ["hog_50ms_1", "hog_50ms_2"]
+    assert sum(cell.lasts_s + START_S for cell in quick) < 60
+
+
+def test_plan_files_say_what_the_plan_should_be(tmp_path: Path) -> None:
+    for cell in grid(HALF_MS, hosts=True, quick=False):
+        path = tmp_path / "plan.csv"
+        path.write_text(plan_text(cell.windows))
+        shape = ClusterShape(num_workers=1, num_servers=1, num_hosts=2)
+        plan = Trace(path=str(path)).plan(shape, cell.lasts_s, 0)
+        for one, row in zip(plan.disturbances, cell.windows, strict=True):
+            found = (one.start_s, round(one.end_s - one.start_s, 6), one.target, one.magnitude)
+            assert found == (row.time, row.duration, row.target, row.magnitude)

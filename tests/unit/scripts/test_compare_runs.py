@@ -169,25 +169,6 @@ def learning(folder: Path, name: str, reached_s: float, every_s: float = 0.5, se
         story.write(folder / f"{name}_{seed}")
 
 
-@pytest.mark.long(like="test_half_the_time_is_faster")
-def test_what_the_evaluations_cannot_tell_apart_is_not_told_apart(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name, reached_s, every_s in (("bsp", 4.0, 0.5), ("same", 4.0, 0.5), ("near", 3.75, 0.25), ("far", 3.0, 0.5)):
-        learning(tmp_path, name, reached_s, every_s)
-    paths = [tmp_path / f"{name}_{seed}" for name in ("bsp", "same", "near", "far") for seed in range(3)]
-    found = {row["strategy"]: row for row in rows(capsys, *paths, "--by", "tta")}
-    assert {name: row["TTA error (s)"] for name, row in found.items()} == {
-        **dict.fromkeys(("bsp", "same", "far"), "0.500"),
-        "near": "0.250",
-    }
-    assert [found[name]["verdict"] for name in ("same", "near", "far")] == [*["not distinguishable"] * 2, "faster"]
-    assert main([*map(str, paths), "--by", "tta"]) == 0
-    out, err = capsys.readouterr()
-    assert "not distinguishable (less than the TTA error)" in out
-    assert "by at most the TTA error" in err
-
-
 def test_a_table_of_numbers_has_its_words_below_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     learning(tmp_path, "bsp", 4.0, seeds=2)
     learning(tmp_path, "never_50%", 99.0, seeds=2)

@@ -13,7 +13,7 @@ import pytest
 
 from analysis.logs.run_record import read_record
 from analysis.logs.step_log import LogError
-from analysis.records.load import RecordError, load_run
+from analysis.records.load import RecordError
 from analysis.reports.cluster import finish_cluster
 from analysis.reports.report import finish_run
 from stragglab.commands import calibrate, compare, export, figures, replay, verify
@@ -205,15 +205,3 @@ def test_a_log_without_a_line_is_that_of_a_run_that_was_killed(content: bytes, p
     written("events.jsonl", content)(bad)
     assert finish_run(bad, draw=False)["status"] == "killed"
     assert "complete" in {check.question for check in verify.verify(bad) if check.verdict == "failed"}
-
-
-@pytest.mark.parametrize(
-    "damage", [lambda data: data[: len(data) // 2], lambda data: data[:-40] + bytes(40), lambda data: b""]
-)
-def test_damaged_columns_are_not_used(damage: Callable[[bytes], bytes], pair: tuple[Path, Path]) -> None:
-    """They can be derived again."""
-    bad, good = pair
-    finish_run(bad, draw=False)
-    for path in sorted((bad / "columns").iterdir()):
-        path.write_bytes(damage(path.read_bytes()))
-    assert load_run(bad).tables.iterations.equals(load_run(good).tables.iterations)

@@ -250,21 +250,6 @@ def test_all_records_are_made_before_the_first_page_and_one_that_fails_leaves_th
     assert "<!-- experiment: toy_other -->" in bench.page.read_text()
 
 
-@pytest.mark.long(like="test_an_experiment_becomes_records_a_figure_and_a_page")
-def test_forks_leave_the_same_records(bench: Bench) -> None:
-    runner = ComposedRunner()
-    assert bench.run("--jobs", "3", runner=runner)[0] == 0
-    assert runner.ran == [], "another process ran them"
-    assert len(list(bench.records.iterdir())) == 8
-    before = bench.page.read_text()
-    bench.run("--again")
-    assert bench.page.read_text() == before
-    runner.failing = {"2_asp_seed0": 1}
-    code, out, _ = bench.run("--jobs", "2", "--again", runner=runner)
-    assert code == 1
-    assert "2_asp_seed0  failed: it broke" in out
-
-
 def test_a_part_changes_no_page_and_live_and_virtual_ones_are_told_apart(bench: Bench) -> None:
     runner = ComposedRunner()
     code, out, _ = bench.run("--seeds", "0", "--only", "system=bsp", "--virtual", runner=runner)
@@ -286,17 +271,6 @@ def test_a_part_of_which_the_figure_hides_everything_has_none(whole: Bench) -> N
     assert (code, err) == (0, "")
     assert "no figure: toy_table hides asp, and this part has no other" in out.replace("\n", "")
     assert not list((whole.folder / "out").rglob("*.png"))
-
-
-def test_an_interruption_is_gone_on_from(bench: Bench) -> None:
-    stopped = ComposedRunner()
-    stopped.interrupted_at = "3_bsp_seed0"
-    code, _, err = bench.run(runner=stopped)
-    assert (code, err.count("\n")) == (130, 1)
-    rest = ComposedRunner()
-    assert bench.run(runner=rest)[0] == 0
-    assert rest.ran[0] == "3_bsp_seed0"
-    assert len(rest.ran) == 6
 
 
 def test_a_failed_run_stops_the_report_and_nothing_else(bench: Bench) -> None:

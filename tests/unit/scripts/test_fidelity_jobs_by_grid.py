@@ -107,17 +107,6 @@ def test_the_virtual_runs_can_be_made_alone(bench: Bench) -> None:
     assert rest.ran == both("live", 2, 3)
 
 
-@pytest.mark.long(like="test_the_virtual_runs_can_be_made_alone")
-def test_virtual_runs_are_made_in_forks_and_live_ones_here(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    forked, here = ComparedRunner(), ComparedRunner()
-    monkeypatch.setattr(experiments, "run_here", forked)
-    monkeypatch.setattr(experiments, "run_child", here)
-    assert script.main(["-o", str(bench.out), *GRID, "--jobs", "2"]) == 0
-    assert forked.ran == [], "other processes ran them"
-    assert here.ran == both("live", 2, 3)
-    assert len(list(bench.records.iterdir())) == 8
-
-
 def test_every_strategy_is_compared() -> None:
     """On local processes under one pattern at least; on hosts those that the page promises; over replicas too."""
     there = {name: list(cells(spec_of(name))) for name in GRIDS}

@@ -114,22 +114,6 @@ OTHERS = {f"fidelity_{name}.csv" for name in TABLES}
 
 
 @pytest.mark.long(like="test_the_same_records_give_the_same_report")
-def test_misses_and_swaps_are_part_of_it(bench: Bench) -> None:
-    """Virtual ASP takes 40 % too long, which makes it slower than BSP."""
-    result = bench.five(runner=ComparedRunner(asp=1.4))
-    assert result.code == 0
-    page = (bench.out / "fidelity.md").read_text()
-    for text in (result.out, page):
-        assert "JCT (job completion time) within 5 %: 1 of 2 cases; not asp (+40.0 %) under none" in text
-        assert "not asp / bsp under none" in text
-    assert re.search(r"\| none \| asp \| \d\.\d\d \| \d\.\d\d \| \+40\.0 % \| \+40\.0 to \+40\.0 \| NO \|", page)
-    assert re.search(r"none +asp .*\+40\.0 % +\+40\.0 to \+40\.0 +NO ", result.out)
-    measures = pd.read_csv(bench.out / "fidelity.csv").set_index(["strategy", "measure"])
-    assert measures.loc[("asp", "jct_s"), "error"] == pytest.approx(0.4)
-    assert measures.loc[("asp", "jct_s"), "verdict"] == "NO"
-
-
-@pytest.mark.long(like="test_the_same_records_give_the_same_report")
 def test_the_page_says_how_it_was_made_and_has_whole_tables(whole: Bench, tmp_path: Path) -> None:
     page = tmp_path / "docs" / "fidelity.md"
     whole.grid("--report", str(page))

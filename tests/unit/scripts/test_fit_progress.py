@@ -88,33 +88,10 @@ def test_the_noise_scale_is_found_in_a_loss_that_falls() -> None:
     assert (np.diff(model.points[:, 1]) <= 0).all()
 
 
-def test_learning_rates_tell_it_too() -> None:
-    one_batch = [trace(64, 50.0, lr=lr, seed=seed) for lr in (0.05, 0.1, 0.4) for seed in range(2)]
-    model = fit(one_batch)
-    assert model.phi_samples * 0.1 / model.lr == pytest.approx(50.0, rel=0.2), (
-        "phi is proportional to the rate it is of"
-    )
-
-
-def test_the_curve_is_monotone_and_that_of_the_runs() -> None:
-    points = fit(traces(50.0, noise=0.03)).points
-    assert (np.diff(points[:, 0]) > 0).all()
-    assert (np.diff(points[:, 1]) >= 0).all()
-    assert points[:, 1] == pytest.approx(learned(points[:, 0]), abs=0.05)
-
-
 def test_the_model_says_how_many_updates_a_batch_needs() -> None:
     """Progress 92.1 at 0.9; an update of 64 samples at phi 32 makes 2/3 of that of an infinite batch."""
     assert fit(traces(32.0, noise=0.0)).updates(0.9, 64, 0.1) == pytest.approx(92.1 * 1.5, rel=0.02)
     assert isnan(fit(traces(32.0)).updates(1.5, 64, 0.1))
-
-
-def test_a_batch_that_was_not_fitted_is_predicted() -> None:
-    _, _, tested = fitted()
-    assert list(tested["batch_samples"]) == list(BATCHES)
-    assert tested["predicted"].to_numpy() == pytest.approx(tested["updates"].to_numpy(), rel=0.1)
-    assert errors(tested)["updates_frac"] < 0.1
-    assert errors(tested)["phi_samples"] < 25.0
 
 
 def test_analysis_and_runtime_speak_of_the_same_law() -> None:

@@ -16,7 +16,7 @@ from analysis.figures.experiment.map import doublings
 from analysis.measures import harm
 from analysis.measures.metrics import jct_s
 from analysis.records.load import load_run
-from analysis.reports.harm import explained, shown, span, tables
+from analysis.reports.harm import explained, shown, tables
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.parse import Config, parse
@@ -66,20 +66,6 @@ def test_a_strategy_that_gains(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert run(tmp_path, *words) == 0
     assert "2 of 2 jobs exist already" in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "times").iterdir()} == before
-
-
-@pytest.mark.long(like="test_a_strategy_that_gains")
-def test_other_settings_are_other_jobs_and_bsp_keeps_its_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Settings of the strategy are not BSP's: one more job, not two; with all four gradients it is as fast as BSP."""
-    run(tmp_path, *HARMFUL)
-    assert "| first_k | 1.00 |" not in capsys.readouterr().out
-    run(tmp_path, *HARMFUL[:2], "--stragglers", "none", "strategy.k=4")
-    assert "| first_k | 1.00 |" in capsys.readouterr().out
-    assert len(list((tmp_path / "times").iterdir())) == 3
-    assert run(tmp_path, "--strategies", "zeno_pp", "--stragglers", "none") == 0
-    assert "| zeno_pp | refused |" in capsys.readouterr().out, "nobody is harmed by what cannot run"
 
 
 @pytest.mark.parametrize(
@@ -213,21 +199,6 @@ def test_the_page_says_why() -> None:
     assert "\n- **first_k** under none (1.30): **No reason known.**\n" in text
     assert "3 of 4 cells are more than 3% slower than BSP; the best is `ssp` under `none`, 0.90." in text
     assert text.endswith("\n- `lgc` is refused with 4 workers: refused")
-
-
-@pytest.mark.parametrize(
-    ("rows", "text"),
-    [
-        ([("done", 11.0), ("done", 11.0)], "1.10"),
-        ([("cut", 15.0), ("done", 11.0)], "> 1.10 to 1.50"),
-        ([("failed", float("nan")), ("done", 11.0)], "1.10, failed"),
-        ([("failed", float("nan"))], "failed"),
-    ],
-)
-def test_the_ratios_of_several_strategies(rows: list[tuple[str, float]], text: str) -> None:
-    names = ["asp", "ssp"]
-    jobs = jobs_of([(name, 0, outcome, jct_s) for name, (outcome, jct_s) in zip(names, rows, strict=False)])
-    assert span(cells_of(jobs)) == text
 
 
 def test_the_map_tells_slower_from_faster() -> None:

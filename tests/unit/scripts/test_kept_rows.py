@@ -19,7 +19,7 @@ from analysis.experiments.rows import is_busy, read_rows
 from analysis.experiments.spec import Spec, SpecError, cells, load_spec
 from analysis.records.load import load_run
 from stragglab.commands import experiment
-from stragglab.grids import experiments, rows
+from stragglab.grids import rows
 from stragglab.grids.code import START, files_of, sha256_of_run
 from stragglab.grids.grid import record_of
 from stragglab.grids.idleness import Spent, others_frac
@@ -227,19 +227,3 @@ def test_what_others_take_is_what_neither_we_nor_our_children_took() -> None:
     unknown = others_frac(begin._replace(all_s=nan), end._replace(all_s=nan), cores=2)
     assert isnan(unknown)
     assert is_busy({"others_frac": str(unknown)}), "an unknown share is no evidence of an idle machine"
-
-
-@pytest.mark.long(like="test_what_rows_lack_is_refused")
-def test_an_experiment_without_rows_shows_nothing(
-    eight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "conf").mkdir()
-    spec_of(tmp_path / "conf", seeds=[0])
-    monkeypatch.setattr(experiments, "SPECS", tmp_path / "conf")
-    words = ["toy_rows", "-o", str(tmp_path / "out"), "--pages", str(tmp_path / "paper")]
-    assert experiment.main(words) == 0
-    assert "no run has a row that counts" in capsys.readouterr().out
-    copied(eight, tmp_path)
-    assert experiment.main([*words, "--minutes", "1"]) == 0
-    assert "0 of 4 runs have no row that counts" in capsys.readouterr().out
-    assert (tmp_path / "out" / "toy_rows" / "toy_rows.png").exists()

@@ -173,18 +173,6 @@ def test_a_bug_survives_until_there_is_a_test_and_is_not_asked_for_again(project
 
 
 @pytest.mark.long(like="test_what_operators_make_of_a_line_is_valid_if_it_could_matter")
-def test_drawn_ones_that_are_said_to_be_equivalent_are_not_run(project: Path) -> None:
-    drawn = next(mutant for mutant in draw(project, ["runtime"], 99, 1) if mutant.line == 6)
-    put = drawn.new.strip().removeprefix("if ").removesuffix(":")
-    text = (LISTED % "equivalent").replace("number <= 0", put)
-    (project / "tests/mutants/all.yaml").write_text(text)
-    code, out = mutants(project, "runtime", "--least", "0")
-    assert code == 0
-    assert "| runtime | 3 | 1 | " in out
-    assert f"- `{drawn.name}`: It is so." in out
-
-
-@pytest.mark.long(like="test_what_operators_make_of_a_line_is_valid_if_it_could_matter")
 def test_a_bug_in_c_is_compiled_and_tested_by_who_executes_it(project: Path) -> None:
     (project / "runtime/sign.py").unlink()
     for name, text in (("_sign.c", IN_C), ("sign.h", SIGN)):

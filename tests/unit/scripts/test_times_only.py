@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ from stragglab.grids import experiments, times
 from stragglab.grids.code import sha256_of_all
 from stragglab.grids.grid import JobFailed
 from stragglab.grids.harm import chosen
-from stragglab.grids.times import Shared, tasks_of, time_cells, time_job
+from stragglab.grids.times import Shared, tasks_of, time_cells
 
 pytestmark = pytest.mark.usefixtures("same_code")
 OWN: dict[str, Any] = {
@@ -86,17 +85,6 @@ def test_an_experiment_of_times_has_a_row_per_run_and_a_map(
     capsys.readouterr()
     assert experiment.main(["toy_grid", "-o", str(tmp_path / "out"), "--redraw"]) == 0
     assert "6 of 6 jobs exist already" in capsys.readouterr().out
-
-
-@pytest.mark.long(like="test_an_experiment_of_times_has_a_row_per_run_and_a_map")
-def test_a_fork_times_a_job_as_this_process_does(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path, axes={**OWN["axes"], "size": {"four": []}}, also=[])
-    frame = time_cells(spec, tmp_path, asked(), Console(quiet=True))
-    tasks = list(tasks_of(spec, tmp_path))
-    with composing(parse_arguments([])) as composer:
-        here = [time_job(composer.raw(task.words), Shared()) for task in tasks]
-    assert [json.loads(task.path.read_text()) for task in tasks] == here
-    assert frame["jct_s"].tolist() == [one["jct_s"] for one in here]
 
 
 def test_the_plan_of_a_case_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
