@@ -73,7 +73,7 @@ def at_most(goal: str, value: float, limit: float, unit: str, scale: float = 1.0
 
 
 TRANSPORT_GOALS = [Faster("ours tcp", "bare sockets", 0.85), Faster("ours shm", "ours tcp", 1.3)]
-"""At every size."""
+"""At every size; issue 2, "Speed"."""
 TRANSPORT_GOALS_1MB = [Faster("ours tcp", "gloo", 2.0), Faster("ours tcp", "torch rpc", 2.0)]
 
 MACHINES_GOALS = [Faster("ours", "bare sockets", 0.8)]
@@ -104,7 +104,7 @@ ALLREDUCE_GOALS = {
         (8, 10_000_000, 1.0),
     )
 }
-"""By ranks and bytes."""
+"""By ranks and bytes; issue 5, "Must hold"."""
 ALLREDUCE_STEP_GOALS = [Faster("our ring", "ddp gloo", 1.0)]
 
 BIG_MODEL_GOALS = {

@@ -23,10 +23,11 @@ from strategies.protocol import AnyCommand, AnyEvent, Apply, Arrived, Compute, G
 from .goals import DECISION_LIMITS_S, PLAN_LIMIT_S, RECORDING, AtMost
 from .launch import PeerError, call
 from .probe import Probe
+from .replay import recorded_clock, replay_peer
 from .report import Report, table
-from .rounds import bracketed
+from .rounds import Comparison, bracketed
 
-pytestmark = [pytest.mark.bench, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(600), pytest.mark.benchmark(timer=recorded_clock)]
 
 STRATEGIES = {
     "bsp": BSP,
@@ -93,9 +94,22 @@ def timed(strategy: Strategy, event: AnyEvent, seconds: list[float]) -> list[Any
     return list(commands)
 
 
-@pytest.mark.parametrize("num_workers", DECISION_LIMITS_S, ids=lambda workers: f"{workers}workers")
-def test_decision_goals(num_workers: int, probe: Probe, rounds: int, report: Report) -> None:
-    details = dict[str, list[tuple[float, float]]]()
+@pytest.fixture(scope="module", params=DECISION_LIMITS_S, ids=lambda workers: f"{workers}workers")
+def num_workers(request: pytest.FixtureRequest) -> int:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def details() -> dict[str, list[tuple[float, float]]]:
+    """Strategy -> (p50, largest) in seconds, one pair per round."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def comparison(
+    num_workers: int, probe: Probe, rounds: int, details: dict[str, list[tuple[float, float]]]
+) -> Comparison:
+    details.clear()
 
     def p99_s(name: str) -> float:
         seconds = latencies_s(STRATEGIES[name](), num_workers)
@@ -103,7 +117,15 @@ def test_decision_goals(num_workers: int, probe: Probe, rounds: int, report: Rep
         return quantiles(seconds, n=100)[98]
 
     measures = {name: partial(p99_s, name) for name in STRATEGIES}
-    comparison = bracketed(f"p99 of a decision, {num_workers} workers", measures, probe, rounds)
+    return bracketed(f"p99 of a decision, {num_workers} workers", measures, probe, rounds)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_decisions(name, comparison, benchmark):
+    replay_peer(benchmark, comparison, name)
+
+
+def test_decision_goals(num_workers, comparison: Comparison, details, report: Report):
     limit_s = DECISION_LIMITS_S[num_workers]
     verdicts = [AtMost(name, limit_s, "us", 1e6).judge(comparison.median_s(name)) for name in STRATEGIES]
     rows = [

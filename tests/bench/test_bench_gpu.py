@@ -6,7 +6,8 @@ DDP and ours with all kernels of a gradient launched at once ("graphs"): DDP's h
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
 
 import pytest
 
@@ -15,10 +16,16 @@ from tests.support.gpus import DEVICE, ON_HARDWARE, needs_gpus
 from .goals import GPU_GOALS
 from .launch import call
 from .probe import Probe
+from .replay import recorded_clock, replay_peer
 from .report import Report
-from .rounds import bracketed
+from .rounds import Comparison, bracketed
 
-pytestmark = [pytest.mark.bench, pytest.mark.timeout(3600), *needs_gpus()]
+pytestmark = [
+    pytest.mark.bench,
+    pytest.mark.timeout(3600),
+    pytest.mark.benchmark(timer=recorded_clock),
+    *needs_gpus(),
+]
 
 NUM_WORKERS, ITERATIONS = 4, 200 if ON_HARDWARE else 10
 PEERS = {
@@ -39,12 +46,25 @@ PEERS = {
 """By kernels; each comparison is a step of its own for whoever has little time on a GPU."""
 
 
+@pytest.fixture(scope="module")
+def compared(probe: Probe, rounds: int) -> Callable[[str], Comparison]:
+    @cache
+    def of(kernels: str) -> Comparison:
+        job = {"model": "resnet20", "num_workers": NUM_WORKERS, "iterations": ITERATIONS, "device": DEVICE}
+        peers = {name: partial(run, **job) for name, run in PEERS[kernels].items()}
+        title = f"BSP iteration on one device ({DEVICE}), resnet20, {NUM_WORKERS} workers, {kernels} kernels"
+        return bracketed(title, peers, probe, rounds)
+
+    return of
+
+
+@pytest.mark.parametrize(("kernels", "name"), [(kernels, name) for kernels in PEERS for name in PEERS[kernels]])
+def test_step(kernels, name, compared, benchmark):
+    replay_peer(benchmark, compared(kernels), name)
+
+
+@pytest.mark.skipif(not ON_HARDWARE, reason="a fake device shows that it runs, not how fast")
 @pytest.mark.parametrize("kernels", PEERS)
-def test_step_goals(kernels: str, probe: Probe, rounds: int, report: Report) -> None:
-    """A fake device shows that everything runs, not how fast."""
-    job = {"model": "resnet20", "num_workers": NUM_WORKERS, "iterations": ITERATIONS, "device": DEVICE}
-    peers = {name: partial(run, **job) for name, run in PEERS[kernels].items()}
-    title = f"BSP iteration on one device ({DEVICE}), resnet20, {NUM_WORKERS} workers, {kernels} kernels"
-    comparison = bracketed(title, peers, probe, rounds)
-    assert not comparison.missing
-    report.judge(title, [goal.judge(comparison) for goal in GPU_GOALS if ON_HARDWARE], comparison)
+def test_step_goals(kernels, compared, report: Report):
+    comparison = compared(kernels)
+    report.judge(comparison.title, [goal.judge(comparison) for goal in GPU_GOALS], comparison)

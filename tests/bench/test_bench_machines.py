@@ -1,19 +1,34 @@
-"""The pace of the coordinator of machines that have joined."""
+"""Between machines that have joined: 1 MB there and back in two namespaces, and the pace of the coordinator."""
 
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 
-from .goals import ORDERS
+from .goals import MACHINES_GOALS, ORDERS
 from .launch import PeerError, call
+from .probe import Probe
+from .replay import recorded_clock
 from .report import Report, table
+from .rounds import bracketed
 
-pytestmark = [pytest.mark.bench, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(3600), pytest.mark.benchmark(timer=recorded_clock)]
 
+PEERS = {
+    "bare sockets": partial(call, "peers.apart", "push_pull"),
+    "ours": partial(call, "ours", "push_pull_apart"),
+    "ours, TLS": partial(call, "ours", "push_pull_apart", tls=True),
+}
 PACES = {"as fast as possible": 0.0, "2 s of computing": 2.0}
 """Seconds from an order to the worker's report."""
+
+
+def test_push_pull_between_namespaces(probe: Probe, rounds: int, report: Report) -> None:
+    peers = {name: partial(run, nbytes=1_000_000, iterations=400) for name, run in PEERS.items()}
+    comparison = bracketed("push+pull of 1 MB between two namespaces", peers, probe, rounds)
+    report.judge(comparison.title, [goal.judge(comparison) for goal in MACHINES_GOALS], comparison)
 
 
 def test_the_coordinator_of_256_agents_and_1024_workers(report: Report) -> None:

@@ -18,10 +18,11 @@ from strategies.star.times import ModeTimes
 
 from .goals import MODEL_DECISION, MODEL_GOALS
 from .probe import Probe
+from .replay import recorded_clock, replay_peer
 from .report import Report, table
-from .rounds import bracketed
+from .rounds import Comparison, bracketed
 
-pytestmark = [pytest.mark.bench, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(600), pytest.mark.benchmark(timer=recorded_clock)]
 
 NAMES = ("STAR-H", "STAR-ML")
 DECISIONS, WARM_UP = 300, 20
@@ -42,8 +43,14 @@ def seconds_of(decide: Callable[[Question], object], questions: Sequence[Questio
     return found[WARM_UP:]
 
 
-def test_mode_decision_goals(probe: Probe, rounds: int, report: Report) -> None:
-    details = dict[str, list[tuple[float, float]]]()
+@pytest.fixture(scope="module")
+def details() -> dict[str, list[tuple[float, float]]]:
+    """Name -> (p50, p99) in seconds, one pair per round."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def comparison(probe: Probe, rounds: int, details: dict[str, list[tuple[float, float]]]) -> Comparison:
     choice, learner = Choice(costs=COSTS), ModeLearner(use_ml_from_start=True)
     many = [one for one in drawn(SEED, 13 * DECISIONS) if len(one.workers) == 16][:DECISIONS]
     decide = {
@@ -56,8 +63,17 @@ def test_mode_decision_goals(probe: Probe, rounds: int, report: Report) -> None:
         details.setdefault(name, []).append((median(seconds), quantiles(seconds, n=100)[98]))
         return details[name][-1][0]
 
-    measures = {name: partial(p50_s, name) for name in NAMES}
-    comparison = bracketed("a decision about modes, 16 workers", measures, probe, rounds)
+    return bracketed(
+        "a decision about modes, 16 workers", {name: partial(p50_s, name) for name in NAMES}, probe, rounds
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_mode_decisions(name, comparison, benchmark):
+    replay_peer(benchmark, comparison, name)
+
+
+def test_mode_decision_goals(comparison: Comparison, details, report: Report):
     p99_s = median(p99 for _, p99 in details["STAR-ML"])
     verdicts = [*(goal.judge(comparison) for goal in MODEL_GOALS), MODEL_DECISION.judge(p99_s)]
     rows = [[name, *(f"{median(column) * 1e6:.0f}" for column in zip(*details[name], strict=True))] for name in NAMES]

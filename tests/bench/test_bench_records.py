@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.bench, pytest.mark.timeout(600)]
 
 WORKERS, ROUNDS, TURNS = 16, 6_250, 3
 LOAD_US, LOAD_BYTES = 1.5, 200
-"""Per iteration, at most."""
+"""Per iteration, at most; issue 18, 5."""
 HEAD = """
 import gc, json, sys, time
 import analysis.measures.metrics, analysis.records.gather, analysis.records.stored

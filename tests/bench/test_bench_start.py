@@ -10,10 +10,11 @@ import pytest
 from .goals import READY, RESTART, UNIQUE_MEMORY
 from .launch import call
 from .probe import Probe
+from .replay import recorded_clock, replay_peer
 from .report import Report
 from .rounds import Comparison, Measure, bracketed
 
-pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800), pytest.mark.benchmark(timer=recorded_clock)]
 
 NUM_WORKERS = 8
 COLD, READY_OURS, RESTART_OURS = "cold interpreters (import included)", "ours", "ours, restart of one worker"
@@ -37,8 +38,17 @@ PEERS: dict[str, Measure] = {
 }
 
 
-def test_start_goals(probe: Probe, rounds: int, report: Report) -> None:
-    comparison = bracketed(f"start of {NUM_WORKERS} workers", PEERS, probe, rounds)
+@pytest.fixture(scope="module")
+def comparison(probe: Probe, rounds: int) -> Comparison:
+    return bracketed(f"start of {NUM_WORKERS} workers", PEERS, probe, rounds)
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_start(name, comparison, benchmark):
+    replay_peer(benchmark, comparison, name)
+
+
+def test_start_goals(comparison: Comparison, report: Report):
     unique = max(UNIQUE.get(READY_OURS, [math.nan]))
     verdicts = [
         READY.judge(comparison.median_s(READY_OURS), reason(comparison, READY_OURS)),
