@@ -46,8 +46,9 @@ def session_of(
     job = make_job(num_servers=num_servers)
     spec = make_run_spec(job, hurried(strategy), Recorder(run_dir), run_dir)
     magnitude = 0.5 if kind == "cpu" else 1.0
-    about = {"start_s": 1.0, "end_s": 2.0, "target": "worker:0", "magnitude": magnitude, "of_loader": of_loader}
-    plan = Schedule(build_plan("test", 0, 1000.0, [Disturbance(kind=kind, **about)] if kind else []))
+    about: dict[str, Any] = {"start_s": 1.0, "end_s": 2.0, "target": "worker:0", "magnitude": magnitude}
+    windows = [Disturbance(kind=kind, of_loader=of_loader, **about)] if kind else []
+    plan = Schedule(build_plan("test", 0, 1000.0, windows))
     return VirtualSession(spec, plan, NoModelState(1000, None), costs, None, **more)
 
 
