@@ -75,7 +75,7 @@ def plain_name(path: Path) -> str:
 
 @contextlib.contextmanager
 def unpacked(path: Path, most: int) -> Iterator[io.BufferedReader]:
-    """The bytes of an ordinary file, of which there may be ``most``; ``READ`` is told how far it is.
+    """The bytes of an ordinary file, of which there may be ``most``; ``READ`` follows.
 
     Raises:
         Unreadable: it cannot be opened; while it is read, it is damaged or longer.

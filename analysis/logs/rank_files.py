@@ -46,10 +46,9 @@ def rank_files_in(folder: Path) -> list[dict[str, Path]]:
 
 
 def read_rank_files(folder: Path, files: dict[str, Path], read: Callable[[Path], StepLog], counted: Counted) -> StepLog:
-    """The steps of all ranks; ranks have the names that the logs give them, or those of their files.
+    """The steps of all ranks; ranks have the names that the logs give them, or else the names of their files.
 
-    What Megatron-LM prints of one rank has the time of its own work, ``forward-backward``; else the seconds of the log
-    count.
+    If Megatron-LM printed the timers of one rank, ``forward-backward`` is its own work; else whole steps count.
 
     Raises:
         LogError: half of the files or more cannot be read.

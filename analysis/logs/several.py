@@ -10,7 +10,7 @@ from analysis.logs.step_log import LogError
 
 Some = TypeVar("Some")
 Counted = Callable[[Sequence[Path]], Iterable[Path]]
-"""The same files; meanwhile the user is told how many of them are read."""
+"""The same files; meanwhile a line for the user counts them."""
 SAID = 3
 """So many broken files have a line each."""
 

@@ -48,7 +48,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     waits: LoaderWait | None = None
 
     def told(self, timings: Timings) -> Timings:
-        """Its worker's durations, as the strategy and the record are told of them."""
+        """Its worker's durations, as the strategy and the record get them."""
         return timings if self.waits is None else self.waits.told(timings)
 
 
