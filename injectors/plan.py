@@ -248,6 +248,8 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defa
 
     ``of_machine``: the slow thing is the machine that the task was started on, not the task. A task that a strategy
     restarts elsewhere (KILL_RESTART) leaves the disturbance behind; a task that crashes returns to it.
+
+    ``of_loader``: during the seconds of a delay, the worker waits for a batch that its loader does not have ready.
     """
 
     start_s: float
@@ -256,6 +258,7 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defa
     kind: Kind
     magnitude: float
     of_machine: bool = False
+    of_loader: bool = False
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -304,10 +307,11 @@ def _clip(one: Disturbance, horizon_s: float) -> Disturbance:
         kind=one.kind,
         magnitude=round(float(one.magnitude), DECIMALS),
         of_machine=one.of_machine,
+        of_loader=one.of_loader,
     )
 
 
-_order = attrgetter("start_s", "target", "end_s", "kind", "magnitude", "of_machine")
+_order = attrgetter("start_s", "target", "end_s", "kind", "magnitude", "of_machine", "of_loader")
 
 
 def plan_json(plan: Plan) -> bytes:
@@ -343,9 +347,9 @@ class Problem(NamedTuple):
 
 def validate_plan(plan: Plan, cluster: ClusterShape) -> None:
     """Raise a one-line ``ValueError`` about the first disturbance that is impossible on ``cluster``."""
-    possible: set[tuple[str, Kind, bool]] = set()
+    possible: set[tuple[str, Kind, bool, bool]] = set()
     for index, one in enumerate(plan.disturbances):
-        about = one.target, one.kind, one.of_machine
+        about = one.target, one.kind, one.of_machine, one.of_loader
         if about in possible and not _problem_of_numbers(one):
             continue
         possible.add(about)
@@ -369,6 +373,8 @@ def problem_of(one: Disturbance, cluster: ClusterShape) -> Problem | None:
         return Problem("target", text)
     if one.of_machine and (one.kind not in OF_MACHINE or target is None or target.form not in ON_MACHINES):
         return Problem("of_machine", f"is for {', '.join(sorted(OF_MACHINE))} of a worker, server or rank")
+    if one.of_loader and (one.kind != "delay" or target is None or target.form != "worker"):
+        return Problem("of_loader", "is for delay of a worker")
     return _problem_of_numbers(one)
 
 

@@ -110,9 +110,9 @@ class Schedule:
     """Queries of a plan for any ``t`` (seconds since the job's start); windows are half open, [start_s, end_s).
 
     :meth:`moved` records that a task has been restarted elsewhere, which changes the answers for later times.
-    :meth:`delay_for`, :meth:`level` and :meth:`next_change` take O(log n) for n windows (of the target, of the plan);
-    :meth:`active` only processes windows that opened or closed since the last call, and starts over when ``t``
-    decreases.
+    :meth:`delay_for`, :meth:`loader_for`, :meth:`level` and :meth:`next_change` take O(log n) for n windows (of the
+    target, of the plan); :meth:`active` only processes windows that opened or closed since the last call, and starts
+    over when ``t`` decreases.
 
     Attributes:
         kinds: kinds of the plan's disturbances.
@@ -135,6 +135,11 @@ class Schedule:
         steps = {key: _Steps(key[1], own) for key, own in windows.items()}
         delayed = {target for target, kind in steps if kind in ("delay", "slowdown")}
         self._steps = steps
+        waits: dict[str, list[Disturbance]] = {}
+        for one in self._windows.values():
+            if one.of_loader and one.start_s < one.end_s:
+                waits.setdefault(one.target, []).append(one)
+        self._loaders = {target: _Steps("delay", own) for target, own in waits.items()}
         self._delays = {one: DelaySteps(steps.get((one, "delay")), steps.get((one, "slowdown"))) for one in delayed}
         self._opening, self._closing = sorted(opening), sorted(closing)
         self._times = sorted({time for time, _ in (*opening, *closing)})
@@ -168,6 +173,16 @@ class Schedule:
         """(seconds, fraction of its own computing time) added to work that ``target`` begins at ``t``."""
         delays = self._delays.get(target)
         return _NOTHING if delays is None else delays.at(t)
+
+    @property
+    def slows_loaders(self) -> bool:
+        """Whether a worker ever waits for a batch."""
+        return bool(self._loaders)
+
+    def loader_for(self, target: str, t: float) -> float:
+        """The part of :meth:`delay_for`'s seconds in which ``target`` waits for a batch."""
+        waits = self._loaders.get(target)
+        return 0.0 if waits is None else waits.at(t)
 
     def level(self, target: str, kind: Kind, t: float) -> float:
         """Strength of ``kind`` on ``target`` at ``t``, with all open windows composed (:data:`injectors.plan.RULES`).

@@ -9,6 +9,7 @@ import io
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,6 +22,8 @@ SUFFIXES = (".gz", ".zst", ".bz2", ".xz")
 """Of compressed files. They are only removed from names: the first bytes of a file determine its format."""
 MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe\0\0": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 """Byte order marks; the longer ones first."""
+READ: ContextVar[Callable[[Path, float], None]] = ContextVar("READ", default=lambda path, part: None)
+"""Is called with a file and the part of it that has been read, again and again; a file may be read several times."""
 LOOKED_AT = 256
 """Bytes by which an encoding is recognised."""
 
@@ -42,8 +45,9 @@ UNPACKED: dict[bytes, Callable[[BinaryIO], Any]] = {
 class _Bounded(io.RawIOBase):
     """Reads no more than ``most`` bytes; the next one is an error."""
 
-    def __init__(self, inner: Any, most: int) -> None:
+    def __init__(self, inner: Any, most: int, reached: Callable[[], None]) -> None:
         self._inner, self._most, self._left = inner, most, most
+        self._reached = reached
 
     def readable(self) -> bool:
         return True
@@ -59,6 +63,7 @@ class _Bounded(io.RawIOBase):
                 f"has more than {self._most // MIB} MiB unpacked, the most that is read; give a part of it"
             )
         buffer[: len(data)] = data
+        self._reached()
         return len(data)
 
 
@@ -70,7 +75,7 @@ def plain_name(path: Path) -> str:
 
 @contextlib.contextmanager
 def unpacked(path: Path, most: int) -> Iterator[io.BufferedReader]:
-    """The bytes of an ordinary file, of which there may be ``most``.
+    """The bytes of an ordinary file, of which there may be ``most``; ``READ`` follows.
 
     Raises:
         Unreadable: it cannot be opened; while it is read, it is damaged or longer.
@@ -82,7 +87,8 @@ def unpacked(path: Path, most: int) -> Iterator[io.BufferedReader]:
             inner = file if unpack is None else unpack(file)
         except BROKEN as error:
             raise _report_damage(error) from None
-        yield io.BufferedReader(_Bounded(inner, most), MIB)
+        told, size = READ.get(), max(1, path.stat().st_size)
+        yield io.BufferedReader(_Bounded(inner, most, lambda: told(path, min(1.0, file.tell() / size))), MIB)
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from analysis.files import natural
 from analysis.logs.gathering import gather
 from analysis.logs.limits import MOST_BYTES, MOST_FILES, MOST_OBJECTS
 from analysis.logs.opening import opened
+from analysis.logs.several import Counted, read_each
 from analysis.logs.step_log import LogError, StepLog, Untimed
 from reading import Unreadable
 from reading.chakra import COLLECTIVE, COMPUTING, RECEIVING, SENDING, Node, nodes
@@ -54,7 +55,7 @@ def chakra_in(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: natural(path.name))
 
 
-def read_chakra(paths: Sequence[Path]) -> StepLog:
+def read_chakra(paths: Sequence[Path], counted: Counted = list) -> StepLog:
     """Computing and communication of every rank, as one step.
 
     Raises:
@@ -62,11 +63,12 @@ def read_chakra(paths: Sequence[Path]) -> StepLog:
         LogError: a file is no execution trace, or damaged, or its name has no rank or another one's.
     """
     graphs = dict[int, Graph]()
-    for path in paths:
-        if (rank := _rank(path)) in graphs:
+    found, broken = read_each(paths, lambda path: (path, _rank(path), _graph(path)), counted)
+    for path, rank, graph in found:
+        if rank in graphs:
             raise LogError(f"{path}: is of rank {rank}, as another one is; name the traces of one job")
-        graphs[rank] = _graph(path)
-    source = str(paths[0]) if len(paths) == 1 else f"{len(paths)} execution traces in {paths[0].parent}"
+        graphs[rank] = graph
+    source = str(paths[0]) if len(paths) == 1 else f"{len(graphs)} execution traces in {paths[0].parent}"
     ring = ring_line(graphs)
     if len(graphs) == 1:
         only = next(iter(graphs.values()))
@@ -82,7 +84,8 @@ def read_chakra(paths: Sequence[Path]) -> StepLog:
     ]
     frame = pd.DataFrame(rows)
     frame["round_s"] = frame["own_s"] + frame["comm_s"]
-    return gather(source, frame, remarks=[f"{ring}all of each trace counts as one step"], job={"one_span": True})
+    remarks = [*broken, f"{ring}all of each trace counts as one step"]
+    return gather(source, frame, remarks=remarks, job={"one_span": True})
 
 
 def ring_line(graphs: dict[int, Graph]) -> str:

@@ -9,9 +9,10 @@ import pandas as pd
 
 from analysis.logs.gathering import gather
 from analysis.logs.limits import MOST_FILES, MOST_SECONDS
+from analysis.logs.several import Counted, read_each
 from analysis.logs.step_log import LogError, StepLog
 from analysis.logs.table_file import TableFile
-from analysis.logs.table_rows import long_rows
+from analysis.logs.table_rows import joined, long_rows
 from reading import Unreadable
 from reading.errors import shown
 from reading.plain import load_yaml
@@ -24,6 +25,8 @@ WHOLE, LOADING, COMPUTING, COMMUNICATION = "step", "loading", "computing", "comm
 NEEDED = ("rank", "step", "part", "seconds")
 ABOUT = "steps.yaml"
 WAITING = "waiting"
+TEXTS = ("rank", "part", "host")
+"""Columns of names, one for each row."""
 
 
 def has_parts(table: TableFile) -> bool:
@@ -37,13 +40,13 @@ def part_files_in(folder: Path) -> list[Path]:
     Raises:
         LogError: there are too many.
     """
-    found = sorted(path for path in folder.glob("steps.rank*.csv*") if plain_name(path).endswith(".csv"))
+    found = sorted(path for path in folder.glob("steps.rank*") if plain_name(path).endswith((".csv", ".parquet")))
     if len(found) > MOST_FILES:
         raise LogError(f"{folder}: has {len(found):,} tables; name a folder of {MOST_FILES:,} at most")
     return found
 
 
-def read_parts(paths: Sequence[Path]) -> StepLog:
+def read_parts(paths: Sequence[Path], counted: Counted = list) -> StepLog:
     """The steps of a job: own work is loading and computing, the rest is communication and waiting.
 
     Without the part ``computing`` own work is the step without communication.
@@ -52,8 +55,8 @@ def read_parts(paths: Sequence[Path]) -> StepLog:
         LogError: a table is damaged or of a later version, or a part has impossible seconds.
     """
     _refuse_later(paths[0])
-    rows = pd.concat([_rows(path) for path in paths], ignore_index=True)
-    _refuse_impossible(paths[0].parent if len(paths) > 1 else paths[0], rows)
+    frames, broken = read_each(paths, _rows, counted)
+    rows = joined(frames, TEXTS)
     key = ["rank", "step"]
     wide = rows.pivot_table(index=key, columns="part", values="seconds", aggfunc="sum", observed=True)
 
@@ -85,8 +88,8 @@ def read_parts(paths: Sequence[Path]) -> StepLog:
     if "host" in rows and (rows["host"] != "").any():
         found["host"] = firsts["host"].first().astype("str")
     found = found[found["own_s"].notna()]  # a rank that was killed within a step
-    source = str(paths[0]) if len(paths) == 1 else f"{len(paths)} tables in {paths[0].parent}"
-    return gather(source, found.reset_index())
+    source = str(paths[0]) if len(paths) == 1 else f"{len(frames)} tables in {paths[0].parent}"
+    return gather(source, found.reset_index(), remarks=broken)
 
 
 def _rows(path: Path) -> pd.DataFrame:
@@ -95,10 +98,9 @@ def _rows(path: Path) -> pd.DataFrame:
         raise LogError(f"{path}: has no columns {', '.join(NEEDED)}; stragglab.logging writes {', '.join(COLUMNS)}")
     wanted = {"rank": "rank", "step": "step", "seconds": "seconds", "part": "part"}
     wanted |= {field: name for field, name in (("start", "begin_s"), ("host", "group")) if name in table.names}
-    if not _has_groups(table):
-        wanted.pop("host", None)
-    rows = long_rows(table, wanted, [])
-    return rows.assign(**{name: rows[name].astype("str") for name in ("rank", "part", "host") if name in rows})
+    rows = long_rows(table, wanted, [], unnamed=("host",))
+    _refuse_impossible(path, rows)
+    return rows
 
 
 def _refuse_impossible(where: Path, rows: pd.DataFrame) -> None:
@@ -120,12 +122,6 @@ def _refuse_none_left(where: Path, own: pd.Series) -> None:
             f"{where}: step {step} of rank {shown(rank)}: {COMMUNICATION} and {WAITING} take as long as the step or "
             f"longer; the part {WAITING} is what {COMMUNICATION} does not contain"
         )
-
-
-def _has_groups(table: TableFile) -> bool:
-    """Whether its first row has a group: a machine may have no name."""
-    _, first = next(table.pieces(["group"]), (1, None)) if "group" in table.names else (1, None)
-    return first is not None and bool(first["group"].iloc[:1].notna().all())
 
 
 def _refuse_later(path: Path) -> None:

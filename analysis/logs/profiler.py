@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from analysis.logs.gathering import gather
 from analysis.logs.intervals import Floats
 from analysis.logs.limits import MOST_SECONDS, MOST_STEP
 from analysis.logs.lines import whole
+from analysis.logs.several import Counted, read_each
 from analysis.logs.step_log import LogError, StepLog
 from analysis.logs.trace_file import Event, NotATrace, Trace, read_trace
 from analysis.logs.trace_folder import cycles, ranks_by_name
@@ -32,7 +34,7 @@ FURTHEST = MOST_SECONDS * 1e9
 """No clock of a trace shows more microseconds, whenever it began."""
 
 
-def read_traces(paths: Sequence[Path]) -> StepLog:
+def read_traces(paths: Sequence[Path], counted: Counted = list) -> StepLog:
     """The ``ProfilerStep#N`` spans of every rank's traces, and the part of each spent only in communication.
 
     Own work is the step less the time in which a communication kernel ran on the device (or, of a job on processors, a
@@ -45,12 +47,23 @@ def read_traces(paths: Sequence[Path]) -> StepLog:
     Raises:
         LogError: no file is a trace, one is damaged or has no steps, or two have the same step of a rank.
     """
-    frames, other = list[pd.DataFrame](), list[NotATrace]()
-    for folder in cycles(paths):
-        if len(rows := _cycle(folder, other)):
-            first = int(rows["step"].min())
-            last = max(int(frame["step"].max()) for frame in frames) if frames else first - 1
-            frames.append(rows.assign(step=rows["step"] + max(0, last + 1 - first)))
+    folders, other = cycles(paths), list[NotATrace]()
+    named = {path: rank for folder in folders for path, rank in _ranks(folder).items()}
+
+    def read(path: Path) -> tuple[Path, str, pd.DataFrame] | None:
+        try:
+            return path, *_rows(path, named.get(path))
+        except NotATrace as error:
+            other.append(error)
+            return None
+
+    found, broken = read_each([path for folder in folders for path in folder], read, counted)
+    frames = list[pd.DataFrame]()
+    for _, traces in groupby(filter(None, found), key=lambda trace: trace[0].parent):
+        rows = _cycle(list(traces))
+        first = int(rows["step"].min())
+        last = max(int(frame["step"].max()) for frame in frames) if frames else first - 1
+        frames.append(rows.assign(step=rows["step"] + max(0, last + 1 - first)))
     if not frames:
         raise other[0]
     rows = pd.concat(frames, ignore_index=True)
@@ -58,30 +71,28 @@ def read_traces(paths: Sequence[Path]) -> StepLog:
     if not common:
         raise LogError(f"{paths[0].parent}: the traces have no step in common; name traces of the same steps")
     rows = rows[rows["step"].isin(common)]
-    remarks = [f"passed over: {other[0]}" + (f", and {len(other) - 1} more" if len(other) > 1 else "")] if other else []
+    if other:
+        broken.append(f"passed over: {other[0]}" + (f", and {len(other) - 1} more" if len(other) > 1 else ""))
     # profilers of different ranks do not share a clock, so only the lengths of steps are compared
-    return gather(f"{len(paths) - len(other)} traces", rows, remarks=remarks)
+    return gather(f"{sum(map(bool, found))} traces", rows, remarks=broken)
 
 
-def _cycle(folder: Sequence[Path], other: list[NotATrace]) -> pd.DataFrame:
-    """The steps of the traces in one folder; ``other`` gets files that are no traces."""
-    named, frames = ranks_by_name(folder), [pd.DataFrame({"step": []}, dtype="int64")]
-    alone = "0" if len(folder) == 1 else None  # a single trace needs no rank
+def _ranks(folder: Sequence[Path]) -> dict[Path, str]:
+    """Ranks by the names of the files in a folder; a single trace needs none."""
+    return {**(dict.fromkeys(folder, "0") if len(folder) == 1 else {}), **ranks_by_name(folder)}
+
+
+def _cycle(traces: Sequence[tuple[Path, str, pd.DataFrame]]) -> pd.DataFrame:
+    """The steps of the traces in one folder, which are (file, rank, steps)."""
     seen: dict[tuple[str, int], Path] = {}
-    for path in folder:
-        try:
-            rank, rows = _rows(path, named.get(path, alone))
-        except NotATrace as error:
-            other.append(error)
-            continue
+    for path, rank, rows in traces:
         for step in rows["step"].tolist():
             if (before := seen.setdefault((rank, step), path)) != path:
                 raise LogError(
                     f"{path}: is of rank {rank}, as is {before}, and both have step {step}; name traces of one job, "
                     "and one per rank and step"
                 )
-        frames.append(rows.assign(rank=rank))
-    return pd.concat(frames, ignore_index=True)
+    return pd.concat([rows.assign(rank=rank) for _, rank, rows in traces], ignore_index=True)
 
 
 def _rows(path: Path, by_name: str | None) -> tuple[str, pd.DataFrame]:

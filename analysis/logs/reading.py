@@ -24,12 +24,14 @@ from analysis.logs.nsight import is_database, read_nsight
 from analysis.logs.opening import refuse_irregular
 from analysis.logs.parts_table import part_files_in, read_parts
 from analysis.logs.profiler import read_traces
+from analysis.logs.rank_files import rank_files_in, read_rank_files
 from analysis.logs.rank_lines import is_rank_line, read_rank_lines
 from analysis.logs.records import is_lines, ranks_in, read_ranks, read_records, records_in
 from analysis.logs.refused import why_refused
 from analysis.logs.resiliency import is_resiliency, read_resiliency
 from analysis.logs.rows import Rows
 from analysis.logs.run_record import read_record
+from analysis.logs.several import Counted
 from analysis.logs.step_log import LogError, StepLog
 from analysis.logs.table import Columns, read_table
 from analysis.logs.table_file import has_columns, is_table
@@ -48,6 +50,7 @@ class Reading(NamedTuple):
     """Seconds per unit of a table's times; None: by the names of its columns."""
     timer: str | None = None
     tokens: float | None = None
+    counted: Counted = list
 
 
 class Printed(NamedTuple):
@@ -93,53 +96,68 @@ def read_log(path: Path, reading: Reading = USUAL) -> StepLog:
         if not path.exists():
             raise LogError(f"{path}: no such file or directory")
         refuse_irregular(path)
-        return tell_apart(_folder(path, reading.unit_s) if path.is_dir() else _file(path, reading))
+        return tell_apart(_folder(path, reading) if path.is_dir() else _file(path, reading))
     except OSError as error:
         raise LogError(f"{path}: cannot be read ({(error.strerror or 'broken').lower()})") from None
     except MemoryError:
         raise LogError(f"{path}: needs more memory than there is; give a part of it, of fewer steps or ranks") from None
 
 
-def _folder(path: Path, unit_s: float | None) -> StepLog:
+def _folder(path: Path, reading: Reading) -> StepLog:
     if (path / "meta.json").exists():
         return read_record(path)
     if runs := find_runs(path):
         raise LogError(f"{path}: holds {len(runs)} runs; name one, such as {runs[0]}")
     if tables := part_files_in(path):
-        return read_parts(tables)
+        return read_parts(tables, reading.counted)
     try:
-        if traces := _traces(path):
+        if traces := _traces(path, reading.counted):
             return traces
     except NotATrace as error:
-        if not (log := _other_folder(path, unit_s)):
+        if not (log := _other_folder(path, reading)):
             raise
         return replace(log, remarks=(*log.remarks, f"passed over: {error}"))
-    if not (log := _other_folder(path, unit_s)):
+    if not (log := _other_folder(path, reading)):
         raise LogError(f"{path}: holds neither a run nor traces; name {KNOWN}")
     return log
 
 
-def _traces(path: Path) -> StepLog | None:
+def _traces(path: Path, counted: Counted) -> StepLog | None:
     here, below = traces_in(path)
     if not (here or below):
         return None
     try:
-        return read_traces(here or below)
+        return read_traces(here or below, counted)
     except NotATrace:
         if not (here and below):
             raise
-        return read_traces(below)
+        return read_traces(below, counted)
 
 
-def _other_folder(path: Path, unit_s: float | None) -> StepLog | None:
+def _other_folder(path: Path, reading: Reading) -> StepLog | None:
     """The log of a folder without traces, which may have other JSON than these."""
     if graphs := chakra_in(path):
-        return read_chakra(graphs)
+        return read_chakra(graphs, reading.counted)
     if events := event_files_in(path):
-        return read_event_files(events, unit_s)
+        return read_event_files(events, reading.unit_s, reading.counted)
     if metric_files_in(path):
-        return read_mlflow(path, unit_s)
-    return read_ranks(path, files, unit_s) if (files := ranks_in(path)) else None
+        return read_mlflow(path, reading.unit_s)
+    if (files := ranks_in(path)) and (log := read_ranks(path, files, reading.unit_s, reading.counted)):
+        return log
+    return _rank_files(path, reading)
+
+
+def _rank_files(path: Path, reading: Reading) -> StepLog | None:
+    """The log of the first series of files that is known; None: there is no series."""
+    first: LogError | None = None
+    for files in rank_files_in(path):
+        try:
+            return read_rank_files(path, files, lambda one: _file(one, reading), reading.counted)
+        except LogError as error:
+            first = first or error
+    if first:
+        raise first
+    return None
 
 
 def _file(path: Path, reading: Reading) -> StepLog:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from analysis.logs.metric_table import metric_column
 from analysis.logs.metrics import HOW_TO_LOG, read_metrics
 from analysis.logs.opening import opened_text
 from analysis.logs.roles import Roles, roles_of
+from analysis.logs.several import Counted, read_each
 from analysis.logs.step_log import StepLog, Untimed
 from analysis.logs.trace_folder import RANK
 from reading.unpacked import plain_name
@@ -61,14 +63,18 @@ def ranks_in(folder: Path) -> dict[str, Path]:
     return dict(named) if len(dict(named)) == len(named) > 1 else {}
 
 
-def read_ranks(folder: Path, files: dict[str, Path], unit_s: float | None = None) -> StepLog | None:
+def read_ranks(
+    folder: Path, files: dict[str, Path], unit_s: float | None = None, counted: Counted = list
+) -> StepLog | None:
     """The steps of records of all ranks; None: a file has no records of steps."""
-    records = list[dict[str, Any]]()
-    for rank, path in files.items():
-        if not (some := records_in(decoded(path, lines=is_lines(path)))):
-            return None
-        records += [{"rank": rank, **one} for one in some]
-    return read_records(folder, records, unit_s)
+    named = {path: rank for rank, path in files.items()}
+    found, broken = read_each(
+        list(named), lambda path: (named[path], records_in(decoded(path, lines=is_lines(path)))), counted
+    )
+    if not all(some for _, some in found):
+        return None
+    log = read_records(folder, [{"rank": rank, **one} for rank, some in found for one in some], unit_s)
+    return replace(log, remarks=(*broken, *log.remarks))
 
 
 def read_records(path: Path, records: Sequence[dict[str, Any]], unit_s: float | None = None) -> StepLog:

@@ -45,13 +45,14 @@ def _read(path: Path) -> StepLog:
     base_frac, usual = _base_frac(run), float(rows["samples"].median())
     scale = base_frac + (1.0 - base_frac) * rows["samples"] / usual
     own = rows.groupby("worker")["samples"].transform("median")  # a slow worker may be given little throughout
-    work_s = (rows["bpt_s"] / scale).where(rows["samples"] >= FEWEST_FRAC * own)
-    rows = rows.assign(rank=rows["worker"], step=rows.groupby("worker").cumcount(), own_s=work_s)
+    enough, loading_s = rows["samples"] >= FEWEST_FRAC * own, rows["data_s"] + rows["loader_s"].fillna(0.0)
+    work_s, data_s = ((seconds / scale).where(enough) for seconds in (rows["bpt_s"], loading_s))
+    rows = rows.assign(rank=rows["worker"], step=rows.groupby("worker").cumcount(), own_s=work_s, data_s=data_s)
     rows = rows.assign(comm_s=rows["pull_s"] + rows["send_s"], begin_s=rows["t"] - rows["send_s"] - rows["bpt_s"])
     job: dict[str, Any] = {name: run.job[name] for name in KEPT if name in run.job}
     job |= {"base_frac": base_frac, "own_clock": True, "jct_s": run.end_s, "live": run.meta["runtime"] == "live"}
     job |= restart
-    names = ["rank", "step", "own_s", "comm_s", "begin_s"]
+    names = ["rank", "step", "own_s", "data_s", "comm_s", "begin_s"]
     log = gather(str(path), rows[names], job=job)
     return timed(_with_rounds(log, rows))
 
@@ -71,7 +72,8 @@ def _base_frac(run: Run) -> float:
     if not device:
         return 0.0
     even = run.job["global_batch_samples"] / run.job["num_workers"]
-    return float(device["base_s"] / (device["base_s"] + device["per_sample_s"] * even))
+    base_s = float(device.get("base_s", 0.0))
+    return base_s / whole_s if (whole_s := base_s + device.get("per_sample_s", 0.0) * even) else 0.0
 
 
 def _with_rounds(log: StepLog, rows: pd.DataFrame) -> StepLog:

@@ -27,8 +27,10 @@ EXTREMES = ("__MIN", "__MAX")
 """Name endings of columns that Weights & Biases adds to columns of times."""
 
 
-def long_rows(table: TableFile, wanted: dict[str, str], remarks: list[str]) -> pd.DataFrame:
-    """A row per rank and step, with the names of ``wanted``."""
+def long_rows(
+    table: TableFile, wanted: dict[str, str], remarks: list[str], unnamed: Sequence[str] = ()
+) -> pd.DataFrame:
+    """A row per rank and step, with the names of ``wanted``; cells of ``unnamed`` may be empty."""
     frames, commas = [], set[str]()
     for first, piece in table.pieces(list(dict.fromkeys(wanted.values()))):
         rows = pd.DataFrame({field: piece[name] for field, name in wanted.items()})
@@ -36,21 +38,28 @@ def long_rows(table: TableFile, wanted: dict[str, str], remarks: list[str]) -> p
             if field in NUMBERS:
                 rows[field] = _numbers(table, name, piece[name], first, commas)
             else:
-                _refuse_empty(table.path, name, piece[name], first)
-                names = piece[name].astype("str").str.strip()
-                _refuse_long(table.path, name, names, first)
-                rows[field] = names.astype("category")
+                cells = (
+                    piece[name].astype(object).fillna("")
+                    if field in unnamed and piece[name].isna().any()
+                    else piece[name]
+                )
+                _refuse_empty(table.path, name, cells, first)
+                rows[field] = _names(table.path, name, cells, first)
         rows["step"] = whole_numbers(table.path, wanted["step"], rows["step"], first)
         frames.append(rows)
     _refuse_no_rows(table, frames)
     remarks += _say_of_commas(commas)
-    for field in ("rank", "host"):
-        if field in wanted:
-            names = pd.api.types.union_categoricals([frame[field] for frame in frames])
-            places = np.split(names.codes, np.cumsum([len(frame) for frame in frames])[:-1])
-            for frame, codes in zip(frames, places, strict=True):
-                frame[field] = pd.Categorical.from_codes(codes, dtype=names.dtype)
-    return pd.concat(frames, ignore_index=True)
+    return joined(frames, [field for field in wanted if field not in NUMBERS])
+
+
+def joined(frames: Sequence[pd.DataFrame], names: Sequence[str]) -> pd.DataFrame:
+    """All rows; the columns ``names`` are categories, of which each frame has its own."""
+    rest = [frame.drop(columns=[name for name in names if name in frame]) for frame in frames]
+    found = pd.concat(rest, ignore_index=True)
+    for name in names:
+        if all(name in frame for frame in frames):
+            found[name] = pd.api.types.union_categoricals([frame[name] for frame in frames])
+    return found
 
 
 def wide_rows(table: TableFile, step: str, by_rank: Sequence[str], remarks: list[str]) -> pd.DataFrame:
@@ -122,10 +131,16 @@ def _say_of_commas(names: set[str]) -> list[str]:
     return [f"{', '.join(map(shown, sorted(names)))}: a comma counts as the decimal point"] if names else []
 
 
-def _refuse_long(path: Path, name: str, cells: pd.Series, first: int) -> None:
-    long = np.flatnonzero(cells.str.len() > MOST_NAME)
+def _names(path: Path, name: str, cells: pd.Series, first: int) -> pd.Series:
+    """The cells as categories of text without blanks around it; few differ, and each of these is looked at once."""
+    codes, found = pd.factorize(cells, use_na_sentinel=False)
+    texts = [str(cell).strip() for cell in found]
+    long = np.flatnonzero(np.array([len(text) > MOST_NAME for text in texts])[codes])
     if len(long):
         raise LogError(f"{path}: row {first + int(long[0])}, column {name}: has more than {MOST_NAME} characters")
+    kinds = list(dict.fromkeys(texts))
+    place = np.array([kinds.index(text) for text in texts] if len(kinds) < len(texts) else range(len(texts)))
+    return pd.Series(pd.Categorical.from_codes(place[codes], kinds), index=cells.index)
 
 
 def _refuse_empty(path: Path, name: str, cells: pd.Series, first: int) -> None:

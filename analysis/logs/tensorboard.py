@@ -16,6 +16,7 @@ from analysis.files import natural
 from analysis.logs.limits import MOST_FILES, MOST_ROWS
 from analysis.logs.metrics import HOW_TO_LOG, read_metrics
 from analysis.logs.opening import opened
+from analysis.logs.several import Counted, read_each
 from analysis.logs.step_log import LogError, StepLog, Untimed
 from analysis.logs.trace_folder import RANK
 from reading import Unreadable
@@ -71,7 +72,7 @@ def event_files_in(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: natural(str(path)))
 
 
-def read_event_files(paths: Sequence[Path], unit_s: float | None = None) -> StepLog:
+def read_event_files(paths: Sequence[Path], unit_s: float | None = None, counted: Counted = list) -> StepLog:
     """The steps of a job's event files; the rank is the number after a word for ranks in the name of a file or folder.
 
     Raises:
@@ -85,15 +86,12 @@ def read_event_files(paths: Sequence[Path], unit_s: float | None = None) -> Step
             f"{folders[0]} and {len(folders) - 1} more folders have event files, and their names have no rank (rank_0, "
             "rank_1 ...); name one of them"
         )
-    frames, remarks = list[pd.DataFrame](), list[str]()
-    for path in paths:
-        frame, said = read_events(path, ranks[path])
-        frames.append(frame)
-        remarks += said
-    long = pd.concat(frames, ignore_index=True)
+    found, remarks = read_each(paths, lambda path: read_events(path, ranks[path]), counted)
+    remarks += (line for _, said in found for line in said)
+    long = pd.concat([frame for frame, _ in found], ignore_index=True)
     if long.empty:
         raise Untimed(f"{paths[0]}: has no scalars; {HOW_TO_LOG}")
-    source = str(paths[0]) if len(paths) == 1 else f"{len(paths)} event files"
+    source = str(paths[0]) if len(paths) == 1 else f"{len(found)} event files"
     return read_metrics(source, long, remarks, unit_s)
 
 

@@ -42,21 +42,22 @@ def cycles(paths: Sequence[Path]) -> list[list[Path]]:
     return [list(folder) for _, folder in groupby(ordered, key=lambda path: path.parent)]
 
 
-def ranks_by_name(folder: Sequence[Path]) -> dict[Path, str]:
+def ranks_by_name(folder: Sequence[Path], named: Callable[[Path], str] = plain_name) -> dict[Path, str]:
     """Return each file's rank from its name: the number after a word for ranks, or the first by which all names differ.
 
-    Names are compared that are alike but for their numbers: other files may lie next to the traces.
+    ``named`` tells the name. Names are compared that are alike but for their numbers: other files may lie next to the
+    traces.
     """
     alike: dict[str, list[Path]] = defaultdict(list)
     for path in folder:
-        alike[NUMBER.sub("0", plain_name(path))].append(path)
+        alike[NUMBER.sub("0", named(path))].append(path)
     found: dict[Path, str] = {}
     for paths in alike.values():
-        for name in (lambda path: plain_name(path).split(".")[0], plain_name):  # times of writing differ, too
+        for name in (lambda path: named(path).split(".")[0], named):  # times of writing differ, too
             if numbers := _differing(paths, name):
                 found |= numbers
                 break
-    found |= {path: said[1] for path in folder if (said := RANK.search(path.name))}
+    found |= {path: said[1] for path in folder if (said := RANK.search(named(path)))}
     return {path: number[-18:].lstrip("0") or "0" for path, number in found.items()}
 
 

@@ -12,8 +12,6 @@ from analysis.records.load import Run
 from analysis.sinks.errors import SinkError
 
 NEEDS = ""
-PARTS = {LOADING: ["data_s"], COMPUTING: ["compute_s"], COMMUNICATION: ["pull_s", "send_s"]}
-"""Columns of our iterations by part."""
 
 
 def export(run: Run, where: str) -> str:
@@ -46,7 +44,12 @@ def step_rows(run: Run) -> pd.DataFrame:
     done = run.tables.iterations
     done = done[done["samples"] > 0]
     step = done.groupby("worker").cumcount()
-    lengths = {part: done[columns].sum(axis=1) for part, columns in PARTS.items()}
+    loader_s = done["loader_s"].fillna(0.0)  # older records do not tell it from computing
+    lengths = {
+        LOADING: done["data_s"] + loader_s,
+        COMPUTING: done["compute_s"] - loader_s,
+        COMMUNICATION: done["pull_s"] + done["send_s"],
+    }
     lengths[WHOLE] = sum(lengths.values(), pd.Series(0.0, index=done.index))
     begin_s = done["t"] - lengths[WHOLE]
     frames = [

@@ -91,6 +91,7 @@ class SlowLoader(Pattern):
                 target=target,
                 kind="delay",
                 magnitude=wait_s,
+                of_loader=True,
             )
             for target in pick_targets(self.targets, self.pick, cluster, seed, self.name)
             for from_s, to_s, wait_s in waits(base_s, batch_s, self.queue)

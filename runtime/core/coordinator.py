@@ -22,7 +22,7 @@ from runtime.core.commands import Commands
 from runtime.core.course import Course
 from runtime.core.dialogue import Dialogue
 from runtime.core.evaluations import Evaluations
-from runtime.core.executor import Disturb, Executor
+from runtime.core.executor import Disturb, Executor, LoaderFor
 from runtime.core.job import Job, Port, RecordSink, Status
 from runtime.core.ledger import Order
 from runtime.core.membership import Membership
@@ -75,6 +75,7 @@ class Coordinator:
         *,
         members: Membership,
         disturb: Disturb,
+        loader_for: LoaderFor = lambda worker, t: 0.0,
         stopwatch: Callable[[], float],
         scheduler: Scheduler | None = None,
         place_of: Callable[[str], str | None] = lambda node: None,
@@ -85,7 +86,16 @@ class Coordinator:
         self.course = Course()
         holds, outer_lr = Send in strategy.needs, float(strategy.outer["lr"])
         self.executor = Executor(
-            job, strategy.data, members, port, record, disturb, self._epochs_done, holds=holds, outer_lr=outer_lr
+            job,
+            strategy.data,
+            members,
+            port,
+            record,
+            disturb,
+            self._epochs_done,
+            holds=holds,
+            outer_lr=outer_lr,
+            loader_for=loader_for,
         )
         self.ledger, self.shards, self.members = self.executor.ledger, self.executor.shards, members
         self.cut = self.executor.cut
@@ -258,8 +268,8 @@ class Coordinator:
         self.executor.transfers.ready(grad)
         self.executor.replication.ready(grad)
         fields = msgspec.structs.asdict(given)
-        about = {name: fields[name] for name in ("timings", "num_bytes", "loss", "sqr_norm")}
-        self._tell(Ready(t=t, grad=grad, **about))
+        about = {name: fields[name] for name in ("num_bytes", "loss", "sqr_norm")}
+        self._tell(Ready(t=t, grad=grad, timings=order.told(given.timings), **about))
 
     def _gradient_arrived(self, t: float, given: inputs.GradientArrived) -> None:
         """Reports of work that is no longer outstanding are ignored."""
@@ -277,8 +287,8 @@ class Coordinator:
         self.nonfinite[worker] = 0
         if given.ends_s:
             order = self.executor.in_time(self.course.advance(t), order, given.ends_s)
-        grad = self.executor.arrived(order)
-        self._tell(Arrived(t=t, grad=grad, timings=given.timings, loss=given.loss, sqr_norm=given.sqr_norm))
+        grad, timings = self.executor.arrived(order), order.told(given.timings)
+        self._tell(Arrived(t=t, grad=grad, timings=timings, loss=given.loss, sqr_norm=given.sqr_norm))
 
     def _sum_arrived(self, t: float, given: inputs.GradientArrived) -> None:
         """A sum is used whole, or not at all: one with a gradient whose samples are back in the queue is discarded."""

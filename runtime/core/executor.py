@@ -18,7 +18,7 @@ from runtime.core.attachments import Attachments
 from runtime.core.data.parts import Parts
 from runtime.core.data.shards import Cut, Range, Shards, cut_epoch, samples_of
 from runtime.core.job import ApplyOrder, ComputeOrder, Job, Piece, Port, RecordSink
-from runtime.core.ledger import GradientLedger, Order
+from runtime.core.ledger import GradientLedger, LoaderWait, Order
 from runtime.core.measuring import Measuring
 from runtime.core.membership import Membership
 from runtime.core.own_steps import OwnSteps
@@ -43,6 +43,8 @@ MAX_EMPTY_ROUNDS = 1000
 
 Disturb = Callable[[str, float], tuple[float, float]]
 """(target, t) -> (delay in seconds, slow-down fraction) injected on a target at that time."""
+LoaderFor = Callable[[str, float], float]
+"""(worker, t) -> the part of that delay in which it waits for a batch of its loader, in seconds."""
 
 CUT = "not computed in time"
 """Why samples return to the queue, or are given up, of an iteration that ended early."""
@@ -79,7 +81,9 @@ class Executor:
         *,
         holds: bool = False,
         outer_lr: float = 1.0,
+        loader_for: LoaderFor = lambda worker, t: 0.0,
     ) -> None:
+        self.loader_for = loader_for
         self.outer_lr = outer_lr
         """Rate of updates by what workers have moved their own parameters by."""
         self.job, self.port, self.record, self.disturb, self.finish = job, port, record, disturb, finish
@@ -325,6 +329,9 @@ class Executor:
         if name is None:
             name = self._names[worker] = str(NodeId.worker(worker))
         delay_s, slowdown_frac = self.disturb(name, t)
+        if delay_s and (loader_s := self.loader_for(name, t)):
+            waits = LoaderWait(loader_s, delay_s, slowdown_frac)
+            self.ledger.busy[worker] = msgspec.structs.replace(order, waits=waits)
         self.port.compute(
             ComputeOrder(
                 grad_id=order.grad_id,

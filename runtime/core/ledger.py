@@ -8,12 +8,26 @@ from functools import partial
 
 import msgspec
 
-from strategies.protocol import Compute, Event, Grad, ProtocolError, Score
+from strategies.protocol import Compute, Event, Grad, ProtocolError, Score, Timings
 
 HISTORY = 6
 """Number of a worker's events that an error message shows."""
 REMEMBERED = 256
 """Number of used gradients whose worker is remembered, for the same purpose."""
+
+
+class LoaderWait(msgspec.Struct, frozen=True, gc=False):
+    """How much of the injected seconds of a Compute its worker is to wait for a batch of its loader."""
+
+    loader_s: float
+    delay_s: float
+    """With ``loader_s``."""
+    slowdown_frac: float
+
+    def told(self, timings: Timings) -> Timings:
+        """The durations with ``loader_s``: causes share the measured seconds as they share the planned ones."""
+        asked_s = self.delay_s + self.slowdown_frac * (timings.compute_s - timings.injected_s)
+        return msgspec.structs.replace(timings, loader_s=timings.injected_s * (self.loader_s / asked_s))
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -31,6 +45,11 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     requeue: bool = True
     cut_samples: int = 0
     ends_s: tuple[float, ...] = ()
+    waits: LoaderWait | None = None
+
+    def told(self, timings: Timings) -> Timings:
+        """Its worker's durations, as the strategy and the record get them."""
+        return timings if self.waits is None else self.waits.told(timings)
 
 
 class GradientLedger:

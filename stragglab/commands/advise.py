@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ from analysis.files import write_file
 from analysis.markup import to_csv, to_markdown
 from runtime.errors import FAILED, ConfigError, print_error, refuse
 from runtime.house import NAME
+from runtime.record.progress import Progress, counted, said_late
 from runtime.run.probing import refuse_unwritable_folder
 from stragglab.grids.advising import BATCH, NO_RANKS, RESTART_S, advise, not_ranked, refuse_unknown, understood
 from stragglab.grids.forks import processors
@@ -41,8 +43,6 @@ if TYPE_CHECKING:
 KEPT = "the log is as it was; the same command starts again"
 """Printed after a signal."""
 
-SAID_BYTES = 1 << 22
-"""Reading a larger file takes so long that a message announces it."""
 FEWEST_STEPS = 20
 OF_FILES = ("rank", "step", "seconds", "compute", "comm", "data", "start", "host", "samples", "timer", "tokens")
 """Arguments that readers of folders ignore."""
@@ -70,9 +70,6 @@ def answer(asked: argparse.Namespace) -> int:
 
     if is_operators(asked.logs[0]):
         return _answer_of_operators(asked)
-    for path in asked.logs:
-        if path.is_file() and path.stat().st_size > SAID_BYTES:
-            print(f"reading {path} ...", file=sys.stderr, flush=True)
     console = Console(highlight=False)
     try:
         if found := _hanging(asked):
@@ -82,7 +79,9 @@ def answer(asked: argparse.Namespace) -> int:
             return not_ranked(console, [*log.remarks, *_say_left_out(log, asked), *whole_steps(log), NO_RANKS])
         if len(log.steps) < FEWEST_STEPS:
             return not_ranked(console, [*log.remarks, *compared_ranks(log, asked.slow_frac, _say_needs(asked))])
-        advice = advise(understood(log, others, asked), asked, console)
+        with said_late("looking for slow ranks ..."):
+            job = understood(log, others, asked)
+        advice = advise(job, asked, console)
         _write(advice, asked.out, asked.limit)
     except Untimed as error:
         return not_ranked(console, [str(error)])
@@ -166,7 +165,8 @@ def read(path: Path, asked: argparse.Namespace) -> StepLog:
         host=asked.host,
         samples=asked.samples,
     )
-    log = read_log(path, Reading(columns, asked.unit, asked.timer, asked.tokens))
+    with said_late(f"reading {path} ..."), _progress_of_files():
+        log = read_log(path, Reading(columns, asked.unit, asked.timer, asked.tokens, _counted))
     if log.job.get("one_span"):  # a profile that does not tell steps apart
         return log
     left, few = len(log.steps) - asked.skip, not log.per_rank or len(log.steps) <= FEWEST_STEPS
@@ -174,6 +174,33 @@ def read(path: Path, asked: argparse.Namespace) -> StepLog:
         cure = f"; --skip {max(0, len(log.steps) - (1 if few else FEWEST_STEPS))} leaves enough"
         raise LogError(f"{path}: has {len(log.steps)} steps; {_say_needs(asked)}{cure}")
     return without_first(log, asked.skip)
+
+
+def _counted(paths: Sequence[Path]) -> Iterator[Path]:
+    return counted(paths, len(paths), "reading files")
+
+
+@contextmanager
+def _progress_of_files() -> Iterator[None]:
+    """Meanwhile a line says how much of a file has been read, if that takes long; each reading of it has its own."""
+    from reading.unpacked import READ
+
+    before, line = (Path(), 1.0), Progress(1, "")
+
+    def said(path: Path, part: float) -> None:
+        nonlocal before, line
+        if path != before[0] or part < before[1]:
+            line.close()
+            line = Progress(1, f"reading {path}")
+        before = path, part
+        line.reached(part)
+
+    token = READ.set(said)
+    try:
+        yield
+    finally:
+        line.close()
+        READ.reset(token)
 
 
 def _say_needs(asked: argparse.Namespace) -> str:

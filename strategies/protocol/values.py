@@ -71,6 +71,8 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The part of ``pull_s`` spent on this worker's link, as opposed to the servers' work."""
     stage_s: float = 0.0
     """The part of ``compute_s`` in which parameters were copied to the worker's device, and the gradient back."""
+    loader_s: float = 0.0
+    """The part of ``injected_s`` in which the worker waited for a batch of its loader."""
 
     cpu_s: float | None = None
     """Processor seconds of loading, computing and sending, all threads together; None: not known."""

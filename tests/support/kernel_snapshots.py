@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import re
 from typing import Any
 
 from tests.support.runs import ROOT
@@ -22,7 +23,11 @@ def stored() -> dict[str, Any]:
     return found
 
 
+LATER = re.compile(rb',"loader_s":0\.0|, loader_s=0\.0')
+"""A field that records have got since the digests were stored; here it is 0."""
+
+
 def digest(found: object) -> str:
-    """Of bytes, or of anything with a literal form."""
-    data = found if isinstance(found, bytes) else repr(found).encode()
+    """The digest of bytes, or of anything with a literal form."""
+    data = LATER.sub(b"", found if isinstance(found, bytes) else repr(found).encode())
     return hashlib.sha256(data).hexdigest()[:12]

@@ -123,6 +123,7 @@ class LiveSession:
             spec.record,
             members=supervisor.members,
             disturb=setup.schedule.delay_for,
+            loader_for=setup.schedule.loader_for,
             stopwatch=time.perf_counter,
             scheduler=spec.scheduler,
             place_of=machines.host_of,

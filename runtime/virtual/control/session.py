@@ -204,6 +204,7 @@ class VirtualSession:
             self.record,
             members=self.members,
             disturb=self.schedule.delay_for,
+            loader_for=self.schedule.loader_for,
             stopwatch=self.stopwatch or float,  # which returns 0
             scheduler=self.spec.scheduler,
             place_of=self.places.host_of,

@@ -66,6 +66,8 @@ def _lasting(session: VirtualSession) -> Iterator[str]:
         yield "decisions are charged by their measured time"
     if session.telemetry_every_s is not None:
         yield "what nodes use is sampled"
+    if session.schedule.slows_loaders:
+        yield "workers wait for loaders"
     if session.clock.offset_s:
         yield "the job begins later than its lab"
 

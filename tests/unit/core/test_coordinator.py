@@ -20,6 +20,7 @@ from strategies.protocol import (
     ProtocolError,
     Started,
     Stop,
+    Timings,
     Woke,
 )
 from tests.support.harness import HeapRun, Puppet, Rig, apply, compute, make_job, puppet_rig
@@ -106,6 +107,27 @@ def test_an_order_carries_what_is_injected_and_no_more_micro_batches_than_sample
     order = rig.busy()[1]
     assert (order.accum, order.delay_s, order.slowdown_frac) == (3, 0.25, 0.5)
     assert asked == [("worker:1", rig.t)]
+
+
+@pytest.mark.parametrize(
+    ("delay_s", "slowdown_frac", "measured_s", "loader_s"),
+    [(0.2, 0.0, 0.21, 0.21), (0.3, 0.5, 0.55, 0.22), (0.3, 0.0, 0.0, 0.0)],
+)
+def test_the_wait_for_a_loader_is_its_part_of_the_injected_seconds(
+    delay_s: float, slowdown_frac: float, measured_s: float, loader_s: float
+) -> None:
+    """Of 0.4 s of computing, half again and 0.3 s are asked for, 0.2 s of these for a batch: 0.2 / 0.5 of the rest."""
+    job = make_job(num_workers=2, global_batch_samples=2, num_samples=4, epochs=1)
+    waits = iter((0.2, 0.0))
+    disturb, loader_for = (lambda target, t: (delay_s, slowdown_frac)), (lambda target, t: next(waits))
+    rig = Rig(Puppet(), job, disturb=disturb, loader_for=loader_for).start()
+    for _ in range(2):
+        rig.say(Compute(worker=0, num_samples=1))
+        order, timings = rig.busy()[0], Timings(compute_s=0.4 + measured_s, injected_s=measured_s)
+        rig.core.receive(rig.at(None), inputs.GradientArrived(order.grad_id, 0, timings, loss=1.0))
+    told = [line.event.timings for line in rig.lines if isinstance(line.event, Arrived)]
+    assert [one.loader_s for one in told] == [pytest.approx(loader_s), 0.0]
+    assert told[0].compute_s == 0.4 + measured_s
 
 
 def test_evaluations_and_checkpoints_come_at_their_intervals_and_on_command() -> None:

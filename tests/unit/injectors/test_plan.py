@@ -220,3 +220,15 @@ def test_a_disturbance_of_a_machine_says_so_in_the_file_and_others_say_nothing()
         one = window(0.0, 1.0, target, kind=kind, magnitude=magnitude, of_machine=True)
         with pytest.raises(ValueError, match=r"of_machine=True is for .* of a worker, server or rank"):
             validate_plan(build_plan("test", 0, 10.0, [one]), HOSTS)
+
+
+def test_only_a_worker_waits_for_its_loader_and_only_so_long() -> None:
+    about = {"start_s": 0.0, "end_s": 1.0, "magnitude": 1.0}
+    one = Disturbance(target="worker:0", kind="delay", of_loader=True, **about)
+    plan = build_plan("test", 0, 10.0, [one])
+    validate_plan(plan, HOSTS)
+    assert parse_plan(plan_json(plan)) == plan
+    for kind, target in (("delay", "server:0"), ("slowdown", "worker:0")):
+        other = msgspec.structs.replace(one, kind=kind, target=target)
+        with pytest.raises(ValueError, match="of_loader=True is for delay of a worker"):
+            validate_plan(build_plan("test", 0, 10.0, [other]), HOSTS)

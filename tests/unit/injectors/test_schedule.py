@@ -148,6 +148,19 @@ def of_machine(
     return Disturbance(start_s=start_s, end_s=end_s, of_machine=True, **about)
 
 
+def test_seconds_of_a_loader_are_part_of_all_delays_of_their_worker() -> None:
+    windows = [
+        Disturbance(start_s=start_s, end_s=9.0, target=target, kind="delay", magnitude=0.25, of_loader=of_loader)
+        for start_s, target, of_loader in ((1.0, "worker:0", True), (2.0, "worker:0", False), (1.0, "worker:1", False))
+    ]
+    schedule = Schedule(build_plan("test", 0, 100.0, windows))
+    found = [(schedule.delay_for("worker:0", t)[0], schedule.loader_for("worker:0", t)) for t in (0.0, 1.0, 2.0, 9.0)]
+    assert found == [(0.0, 0.0), (0.25, 0.25), (0.5, 0.25), (0.0, 0.0)]
+    assert schedule.loader_for("worker:1", 2.0) == 0.0
+    assert schedule.slows_loaders
+    assert not Schedule(build_plan("test", 0, 100.0, windows[1:])).slows_loaders
+
+
 def test_who_is_moved_leaves_what_belongs_to_the_machine_behind() -> None:
     goes_along = Disturbance(start_s=2.0, end_s=9.0, target="worker:0", kind="delay", magnitude=0.25)
     windows = [of_machine(0.0, 9.0), of_machine(6.0, 9.0, "cpu", 0.5), of_machine(0.0, 9.0, worker=1), goes_along]

@@ -39,13 +39,15 @@ def session_of(
     costs: Costs = COSTS,
     kind: Kind | None = None,
     num_servers: int = 2,
+    of_loader: bool = False,
     **more: Any,
 ) -> VirtualSession:
     run_dir.mkdir()
     job = make_job(num_servers=num_servers)
     spec = make_run_spec(job, hurried(strategy), Recorder(run_dir), run_dir)
     magnitude = 0.5 if kind == "cpu" else 1.0
-    windows = [Disturbance(start_s=1.0, end_s=2.0, target="worker:0", kind=kind, magnitude=magnitude)] if kind else []
+    about: dict[str, Any] = {"start_s": 1.0, "end_s": 2.0, "target": "worker:0", "magnitude": magnitude}
+    windows = [Disturbance(kind=kind, of_loader=of_loader, **about)] if kind else []
     plan = Schedule(build_plan("test", 0, 1000.0, windows))
     return VirtualSession(spec, plan, NoModelState(1000, None), costs, None, **more)
 
@@ -62,6 +64,7 @@ LASTING: dict[str, dict[str, Any]] = {
     "the strategy orders Score": {"strategy": "zeno_pp"},
     "decisions are charged by their measured time": {"measures_decisions": True},
     "what nodes use is sampled": {"telemetry_every_s": 1.0},
+    "workers wait for loaders": {"kind": "delay", "of_loader": True},
     "workers share limited links": {"costs": Costs(compute_base_s=0.02, link_bytes_per_s=1e6)},
     "a server's delay holds up one update": {"costs": Costs(compute_base_s=0.02, concurrent_delays=True)},
     "replicas may be lost": {"num_servers": 0, "kind": "kill"},
