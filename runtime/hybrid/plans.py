@@ -69,12 +69,12 @@ class Plan:
 
     @cached_property
     def replicas(self) -> list[int]:
-        """Their numbers."""
+        """The numbers of the replicas that have ranks."""
         return sorted({replica for replica, _ in self.turns})
 
     @cached_property
     def stages(self) -> list[int]:
-        """Their numbers."""
+        """The numbers of the stages of each replica."""
         return sorted({stage for _, stage in self.turns})
 
     @cached_property

@@ -17,8 +17,9 @@ from runtime.hybrid.operators import BACKWARD, FORWARD, PASSES, Operator, Rank, 
 FORWARD_S, BACKWARD_S, MESSAGE_S = 0.010, 0.020, 0.001
 STEPS = 8
 """Of each table, and of each cured job."""
-SLOW_RANK, SLOW_LINK, LEVEL = "slow rank", "slow link", "level stages"
-CAUSES = (SLOW_RANK, SLOW_LINK, "long stage", "unequal sequences", "none")
+SLOW_RANK, SLOW_LINK, BOTH, LEVEL = "slow rank", "slow link", "slow rank and link", "level stages"
+LONG_STAGE, UNEQUAL = "long stage", "unequal sequences"
+CAUSES = (SLOW_RANK, SLOW_LINK, BOTH, LONG_STAGE, UNEQUAL, "none")
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Truth:
 
     def factor_of(self, rank: Rank) -> float:
         """By which a rank's passes take longer."""
-        mine = {SLOW_RANK: rank == self.rank, "long stage": rank[1] == self.rank[1]}
+        mine = {SLOW_RANK: rank == self.rank, BOTH: rank == self.rank, LONG_STAGE: rank[1] == self.rank[1]}
         return self.factor if mine.get(self.cause, self.cause == LEVEL) else 1.0
 
     def message_s(self, replica: int, stage: int) -> float:
@@ -66,14 +67,14 @@ def drawn(count: int, seed: int = 0) -> list[Truth]:
         cause = CAUSES[number % len(CAUSES)]
         replicas, stages = int(draw.integers(2, 4)), int(draw.integers(2, 5))
         micro_batches = int(draw.integers(stages, 8))
-        last = stages - (cause == SLOW_LINK)
+        last = stages - (cause in (SLOW_LINK, BOTH))
         truth = Truth(cause, (replicas, stages, micro_batches), seed=number)
         truth = replace(truth, rank=(int(draw.integers(replicas)), int(draw.integers(last))))
-        if cause in (SLOW_RANK, "long stage"):
+        if cause in (SLOW_RANK, BOTH, LONG_STAGE):
             truth = replace(truth, factor=float(draw.uniform(1.3, 3.0)))
-        if cause == SLOW_LINK:
+        if cause in (SLOW_LINK, BOTH):
             truth = replace(truth, delay_s=float(draw.uniform(0.010, 0.060)))
-        if cause == "unequal sequences":
+        if cause == UNEQUAL:
             truth = replace(truth, sigma=float(draw.uniform(0.2, 0.6)))
         found.append(truth)
     return found

@@ -32,6 +32,7 @@ ASSUMES = {
     DIVIDE: "layers can be divided at any place, so this is the most that other layers per stage save",
 }
 ASSUMES[DEEPER] = ASSUMES[DEPTHS]
+NO_SLOW_RANK = "no rank is slower than its stage in other replicas"
 COST_RESTART = (REPLACE, REPAIR)
 """Cures that cost the job a restart."""
 
@@ -74,9 +75,8 @@ def saves_frac(measured: Plan, cure: Cure) -> float:
 
 def _of_rank(plan: Plan, slow: Rank | None) -> Iterator[Cure]:
     if slow is None:
-        reason = "no rank is slower than its stage in other replicas"
-        yield Cure(REPLACE, "replace a rank", None, reason)
-        yield Cure(REROUTE, "re-route micro-batches", None, reason)
+        yield Cure(REPLACE, "replace a rank", None, NO_SLOW_RANK)
+        yield Cure(REROUTE, "re-route micro-batches", None, NO_SLOW_RANK)
         return
     name = f"replica {slow[0]}, stage {slow[1]}"
     yield Cure(REPLACE, f"replace {name}", replaced(plan, slow), "healthy hardware in its place, and a restart")
@@ -163,7 +163,8 @@ def sheet(ranking: Ranking) -> Sheet:
     rows: list[tuple[str, ...]] = []
     for one in ranking.cures:
         if one.plan is None:
-            rows.append((one.words, "", "not computed", one.needs))
+            saves = "does not help" if one.needs == NO_SLOW_RANK else "not computed"
+            rows.append((one.words, "", saves, one.needs))
             continue
         helps = one in ranking.helping
         saves = f"{saves_frac(ranking.measured, one):.1%}" if helps else "does not help"
