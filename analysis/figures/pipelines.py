@@ -1,4 +1,4 @@
-"""Pipelines as a chart: a panel per schedule, a lane per stage, a bar per pass; what is blank is a bubble."""
+"""Pipelines as a chart: a panel per schedule, a lane per stage, a bar per pass; blank parts are bubbles."""
 
 from __future__ import annotations
 

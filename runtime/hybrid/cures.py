@@ -165,7 +165,7 @@ def replaced(plan: Plan, slow: Rank) -> Plan:
 
 
 def repaired(plan: Plan) -> tuple[Plan, Link] | None:
-    """The job without the link whose messages exceed those of the median link by most, and that link.
+    """The job whose slowest link is like the median link, and that link.
 
     None: stages exchange no messages.
     """

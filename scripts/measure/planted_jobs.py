@@ -24,7 +24,7 @@ CAUSES = (SLOW_RANK, SLOW_LINK, BOTH, LONG_STAGE, UNEQUAL, "none")
 
 @dataclass(frozen=True)
 class Truth:
-    """What a planted job is made of.
+    """A planted job.
 
     Attributes:
         cause: one of ``CAUSES``.

@@ -244,10 +244,11 @@ def said(outcomes: Sequence[Outcome]) -> str:
     gaps = [gap for one in outcomes for gap in one.gaps]
     good = sum(gap <= ALIKE for gap in gaps)
     return (
-        f"The first cure is the best in {sum(one.is_best for one in outcomes)} of {len(outcomes)} jobs, and the first "
-        f"one that needs no other hardware in {sum(one.is_best_without for one in outcomes)}. Step times are off by "
-        f"{median(alike + unequal):.1%} (median), where sequences are unequal by {median(unequal):.1%}; at most by "
-        f"{max(alike):.1%} and {max(unequal):.1%}. Of {len(gaps)} plans with another order, {good} are at most "
+        f"The first cure is the best (within {ALIKE:.0%}) in {sum(one.is_best for one in outcomes)} of {len(outcomes)} "
+        f"jobs, and the first one that needs no other hardware in {sum(one.is_best_without for one in outcomes)}. Step "
+        f"times are off by {median(alike + unequal):.1%} (median), where sequences are unequal by "
+        f"{median(unequal):.1%}; at most by {max(alike):.1%} and {max(unequal):.1%}. Of {len(gaps)} plans with another "
+        f"order, {good} are at most "
         f"{ALIKE:.0%} longer than the best one of their kind; the worst is {max(gaps):.1%} longer."
     )
 

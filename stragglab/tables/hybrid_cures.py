@@ -23,7 +23,7 @@ REPLACE, REPAIR, COUNTS, DEPTHS, DEEPER = "replace", "repair", "counts", "depths
 REROUTE, DEAL, PACK, DIVIDE = "re-route", "deal", "pack", "divide"
 ASSUMES = {
     REPLACE: "the rank then computes as its stage does in the median replica",
-    REPAIR: "its messages then take as long as those of the median link",
+    REPAIR: "its messages then take as long as on the median link",
     COUNTS: "moved micro-batches keep their work; gradients are weighted by micro-batches, so training stays the same",
     DEPTHS: "a micro-batch's activations need as much memory on each stage",
     REROUTE: "messages between replicas take as long as within one; other replicas' ranks have the stage's parameters",
