@@ -7,10 +7,10 @@ Arrows lead from pushes to updates and on to pulls (:mod:`analysis.reports.flows
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pandas as pd
@@ -42,6 +42,33 @@ def trace(run: Run) -> bytes:
     entries = b",\n".join(map(encode, map(_from_one, chain.from_iterable(parts))))
     about = encode({"run_id": str(run.meta.get("run_id"))})
     return b'{"displayTimeUnit":"ms","otherData":' + about + b',"traceEvents":[\n' + entries + b"\n]}\n"
+
+
+class Slice(NamedTuple):
+    """A bar in a lane of a group."""
+
+    group: str
+    lane: str
+    name: str
+    start_s: float
+    end_s: float
+
+
+def trace_of(slices: Iterable[Slice]) -> bytes:
+    """Any bars as a trace; groups and lanes in the order in which they come."""
+    groups: dict[str, dict[str, int]] = {}
+    entries = []
+    for one in slices:
+        lanes = groups.setdefault(one.group, {})
+        number = list(groups).index(one.group) + 1
+        if not lanes:
+            entries.append({"ph": "M", "name": "process_name", "pid": number, "args": {"name": one.group}})
+        if one.lane not in lanes:
+            lanes[one.lane] = len(lanes) + 1
+            about = {"pid": number, "tid": lanes[one.lane], "args": {"name": one.lane}}
+            entries.append({"ph": "M", "name": "thread_name", **about})
+        entries.append(_slice(one.name, (number, lanes[one.lane]), one.start_s, one.end_s, {}))
+    return msgspec.json.encode({"displayTimeUnit": "ms", "traceEvents": entries}) + b"\n"
 
 
 def _from_one(entry: Entry) -> Entry:

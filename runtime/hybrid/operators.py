@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +44,11 @@ class Operator(NamedTuple):
     number: int
 
 
+Rank = tuple[int, int]
+"""Replica and stage."""
+Turns = Mapping[Rank, Sequence[Operator]]
+
+
 class Table(NamedTuple):
     """Measured times, by operator and step."""
 
@@ -69,6 +74,8 @@ class Job(NamedTuple):
     """[operators, steps]: of a transfer, from the last rank's beginning to its own end."""
     ideal_s: Floats
     """[operators]: the mean of all operators of a kind that computes, the median of one that transfers."""
+    turns: Turns
+    """The passes of each rank, in their order."""
 
     def step_s(self, seconds: Floats) -> Floats:
         """[...]: how long steps take if operators take ``seconds`` [operators, ...]."""
@@ -115,10 +122,10 @@ def arrange(
 
 def _in_usual_order(operators: list[Operator], begin_s: Floats) -> Any:
     """[steps]: whether all ranks computed in the order of most steps; of as frequent orders the first one counts."""
-    orders = []
-    for mine in _by_rank(operators).values():
-        passes = [place for place in mine if operators[place].kind in PASSES]
-        orders.append(np.argsort(begin_s[passes], axis=0, kind="stable"))
+    orders = [
+        np.argsort(begin_s[[place for place in mine if operators[place].kind in PASSES]], axis=0, kind="stable")
+        for mine in _by_rank(operators).values()
+    ]
     _, order_of, counts = np.unique(np.concatenate(orders), axis=1, return_inverse=True, return_counts=True)
     order_of = order_of.ravel()
     return order_of == order_of[counts[order_of].argmax()]
@@ -128,8 +135,8 @@ def _rank(one: Operator) -> str:
     return f"replica {one.replica}, stage {one.stage}"
 
 
-def _by_rank(operators: list[Operator]) -> dict[tuple[int, int], list[int]]:
-    ranks: dict[tuple[int, int], list[int]] = defaultdict(list)
+def _by_rank(operators: Sequence[Operator]) -> dict[Rank, list[int]]:
+    ranks: dict[Rank, list[int]] = defaultdict(list)
     for place, one in enumerate(operators):
         ranks[one.replica, one.stage].append(place)
     return ranks
@@ -137,50 +144,69 @@ def _by_rank(operators: list[Operator]) -> dict[tuple[int, int], list[int]]:
 
 def job_of(table: Table) -> Job:
     """The job's graph; raises ``ValueError`` if ranks do not exchange messages, or wait for each other for ever."""
-    operators, places = table.operators, {one: place for place, one in enumerate(table.operators)}
+    operators = table.operators
     kinds = {one.kind for one in operators}
     several = len({one.stage for one in operators}) > 1
     if missing := [name for name in (*PASSES, *MESSAGES) if name not in kinds and (several or name in PASSES)]:
         raise ValueError(f"has no optype {missing[0]}, so that nothing is known of what stages wait for")
+    turns = {rank: _passes(mine, operators, table.begin_s[:, 0]) for rank, mine in _by_rank(operators).items()}
+    measured_s = _transfer_s(table, list(_groups(operators).values()))
+    ideal_s = np.empty(len(operators))
+    for name in kinds:
+        mine_ = np.array([one.kind == name for one in operators])
+        ideal_s[mine_] = measured_s[mine_].mean() if name in COMPUTING else np.median(measured_s[mine_])
+    return Job(operators, graph_of(operators, turns), measured_s, ideal_s, turns)
+
+
+def _passes(mine: list[int], operators: list[Operator], begin_s: Floats) -> list[Operator]:
+    """A rank's passes, in their order."""
+    return [operators[place] for place in sorted(mine, key=lambda one: begin_s[one]) if operators[place].kind in PASSES]
+
+
+def graph_of(operators: Sequence[Operator], turns: Turns) -> Graph:
+    """The operators, and then the beginning of each group's transfer; raises ``ValueError`` if ranks wait for ever.
+
+    Args:
+        operators: of a step.
+        turns: for each rank the passes that it makes, in their order; they may be of other replicas.
+    """
+    places = {one: place for place, one in enumerate(operators)}
     waits: list[list[int]] = [[] for _ in operators]
-    for mine in _by_rank(operators).values():
-        for earlier, later in _in_turn(mine, operators, table.begin_s[:, 0], places):
-            waits[later].append(earlier)
+    for earlier, later in _in_turn(operators, turns):
+        waits[places[later]].append(places[earlier])
     groups = list(_groups(operators).values())
     begins = [[one for member in group for one in waits[member]] for group in groups]
     for place, group in enumerate(groups):
         for member in group:
             waits[member] = [len(operators) + place]
-    measured_s = _transfer_s(table, groups)
-    ideal_s = np.empty(len(operators))
-    for name in kinds:
-        mine_ = np.array([one.kind == name for one in operators])
-        ideal_s[mine_] = measured_s[mine_].mean() if name in COMPUTING else np.median(measured_s[mine_])
-    return Job(operators, Graph([*waits, *begins]), measured_s, ideal_s)
+    return Graph([*waits, *begins])
 
 
-def _in_turn(
-    mine: list[int], operators: list[Operator], begin_s: Floats, places: dict[Operator, int]
-) -> Iterator[tuple[int, int]]:
-    """Pairs of a rank's operators of which the second waits for the first."""
-    streams: dict[str, list[int]] = defaultdict(list)
-    for place in sorted(mine, key=lambda one: (begin_s[one], one)):
-        streams["passes" if operators[place].kind in PASSES else operators[place].kind].append(place)
-    passes = streams.pop("passes")
-    last = [max(streams[kind]) for kind in AFTER if kind in streams]
-    for stream in (streams.pop(GATHER, []) + passes + last, *streams.values()):
-        yield from itertools.pairwise(stream)
-    for place in passes:
-        one = operators[place]
-        received = places.get(one._replace(kind=f"{PASSES[one.kind]}-recv"))
-        if received is not None:
-            yield received, place
-        sent = places.get(one._replace(kind=f"{PASSES[one.kind]}-send"))
-        if sent is not None:
-            yield place, sent
+def _in_turn(operators: Sequence[Operator], turns: Turns) -> Iterator[tuple[Operator, Operator]]:
+    """Pairs of operators of which the second waits for the first."""
+    there, stages = set(operators), sorted({one.stage for one in operators})
+    beside = {FORWARD: dict(itertools.pairwise(stages)), BACKWARD: dict(itertools.pairwise(reversed(stages)))}
+    host = {one: rank for rank, passes in turns.items() for one in passes}
+    for rank, mine in _by_rank(operators).items():
+        by_kind: dict[str, list[Operator]] = defaultdict(list)
+        for place in mine:
+            by_kind[operators[place].kind].append(operators[place])
+        passes = turns.get(rank, [])
+        last = [max(by_kind[kind]) for kind in AFTER if kind in by_kind]
+        yield from itertools.pairwise([*by_kind[GATHER], *passes, *last])
+        links: dict[tuple[str, Rank], list[Operator]] = defaultdict(list)
+        for one in passes:
+            sent, received = (one._replace(kind=f"{PASSES[one.kind]}-{end}") for end in ("send", "recv"))
+            if received in there:
+                yield received, one
+            if sent in there:
+                yield one, sent
+                links[one.kind, host[one._replace(stage=beside[one.kind][one.stage])]].append(sent)
+        for sends in links.values():  # two ranks exchange messages of one direction in the sender's order
+            yield from itertools.pairwise(sends)
 
 
-def _groups(operators: list[Operator]) -> dict[tuple[Any, ...], list[int]]:
+def _groups(operators: Sequence[Operator]) -> dict[tuple[Any, ...], list[int]]:
     """The operators that are one transfer: a message's two ends, or a collective's ranks."""
     stages = {stage: place for place, stage in enumerate(sorted({one.stage for one in operators}))}
     groups: dict[tuple[Any, ...], list[int]] = defaultdict(list)

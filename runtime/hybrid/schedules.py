@@ -8,8 +8,10 @@ fill what would be bubbles (Qi et al., ICLR 2024).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
 
+One = TypeVar("One")
 FORWARD, BACKWARD, WEIGHT = "forward", "backward", "weight"
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb")
 
@@ -61,11 +63,11 @@ def _order(schedule: str, stage: int, stages: int, micro_batches: int, chunks: i
         case "gpipe":
             return forwards + backwards
         case "1f1b":
-            return _alternate(forwards, backwards, ahead)
+            return alternate(forwards, backwards, ahead)
         case "interleaved":
             in_flight = len(forwards) if micro_batches == stages else 2 * ahead + (chunks - 1) * stages
-            return _alternate(forwards, backwards, in_flight if chunks > 1 else ahead)
-    begun = _alternate(forwards, backwards, 2 * ahead)
+            return alternate(forwards, backwards, in_flight if chunks > 1 else ahead)
+    begun = alternate(forwards, backwards, 2 * ahead)
     return _with_weights(begun, [Pass(WEIGHT, number) for number in range(micro_batches)])
 
 
@@ -81,12 +83,12 @@ def _turns(stages: int, micro_batches: int, chunks: int) -> list[tuple[int, int]
     ]
 
 
-def _alternate(forwards: list[Pass], backwards: list[Pass], ahead: int) -> list[Pass]:
+def alternate(forwards: Sequence[One], backwards: Sequence[One], ahead: int) -> list[One]:
     """``ahead`` forward passes, then forward and backward passes in turn, then the other backward passes."""
     ahead = min(ahead, len(forwards))
     paired = len(forwards) - ahead
     turns = [one for pair in zip(forwards[ahead:], backwards[:paired], strict=True) for one in pair]
-    return forwards[:ahead] + turns + backwards[paired:]
+    return [*forwards[:ahead], *turns, *backwards[paired:]]
 
 
 def _with_weights(passes: list[Pass], weights: list[Pass]) -> list[Pass]:

@@ -46,7 +46,10 @@ KEPT = "the log is as it was; the same command starts again"
 FEWEST_STEPS = 20
 OF_FILES = ("rank", "step", "seconds", "compute", "comm", "data", "start", "host", "samples", "timer", "tokens")
 """Arguments that readers of folders ignore."""
-OURS = ("advice.html", "costs.yaml", "plan.csv", "steps.*", "ranks.*", "prices.*", "ranking.*", "slow_*.csv")
+OURS = (
+    *("advice.html", "costs.yaml", "plan.csv", "steps.*", "ranks.*", "prices.*", "ranking.*"),
+    *("slow_*.csv", "cures.csv", "timeline.json"),
+)
 """All files that it writes."""
 
 
@@ -107,10 +110,12 @@ def _hanging(asked: argparse.Namespace) -> list[str]:
 
 
 def _answer_of_operators(asked: argparse.Namespace) -> int:
-    """The costs of the stragglers of a job with pipeline stages, by worker and by kind; returns the exit code."""
+    """The costs of the stragglers of a job with pipeline stages, and their cures; returns the exit code."""
     from rich.console import Console
 
     from analysis.logs.step_log import LogError
+    from analysis.reports.timeline import trace_of
+    from stragglab.tables import hybrid_cures
     from stragglab.tables.what_if import lines, sheets, tabled
     from stragglab.terminal.sheets import print_sheet
 
@@ -121,10 +126,16 @@ def _answer_of_operators(asked: argparse.Namespace) -> int:
         table, found = tabled(asked.logs[0])
     except LogError as error:
         return print_error("advise", error)
-    for line in lines(table, found):
+    ranking = hybrid_cures.ranked(found)
+    restart_s = RESTART_S if asked.restart_s is None else asked.restart_s
+    cured = hybrid_cures.lines(ranking, table.steps, restart_s) if ranking else [hybrid_cures.TOO_LARGE]
+    for line in (*lines(table, found), *cured):
         console.print(line, markup=False, soft_wrap=True)
-    for name, title, sheet in sheets(found):
-        print_sheet(console, sheet, title, ())
+    if ranking:
+        write_file(asked.out / "timeline.json", trace_of(hybrid_cures.slices(ranking)))
+    printed = [("cures", "Cures", hybrid_cures.sheet(ranking))] if ranking else []
+    for name, title, sheet in (*printed, *sheets(found)):
+        print_sheet(console, sheet, title, ("cure", "needs"))
         write_file(asked.out / f"{name}.csv", to_csv(*sheet))
     return 0
 

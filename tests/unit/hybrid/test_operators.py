@@ -13,6 +13,7 @@ from runtime.hybrid import operators
 from runtime.hybrid.operators import Operator, arrange, job_of
 from runtime.hybrid.what_if import WhatIf
 from stragglab.commands import advise
+from stragglab.tables import hybrid_cures
 from stragglab.tables import what_if as what_if_tables
 from stragglab.tables.what_if import lines, tabled
 
@@ -153,10 +154,12 @@ def said(path, capsys, tmp_path):
     return code, shown.out, shown.err
 
 
-def test_advise_says_what_stragglers_cost_and_which_they_are(capsys, tmp_path):
+def test_advise_says_what_stragglers_cost_and_which_they_are(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(hybrid_cures, "MOST_PLANNED", 100)
     code, out, _ = said(HERE / "AR-2-steps.parquet", capsys, tmp_path)
     assert code == 0
     assert "4 replicas of 4 stages, 2 steps, 5,328 operations" in out
+    assert "cures are not computed" in out
     assert "first suspect: replica 0, stage 0; its forward and backward passes take 2.3" in out
     table = pd.read_csv(tmp_path / "out" / "slow_workers.csv")
     assert table.iloc[0][["replica", "stage"]].tolist() == [0, 0]
