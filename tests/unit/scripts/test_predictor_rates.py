@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from analysis.experiments.spec import Prediction, Spec, SpecError
 from analysis.measures.prediction import RATES, alarms, scores
 from analysis.records.load import Run, load_run
-from stragglab.tables.predictor_rates import fitted_of, rates_of, scored
+from stragglab.tables.predictor_rates import fitted_of, rates_of, scored, tuned
 from stragglab.tables.predictor_scores import parse, tagged
 from tests.support.records import asp_story, bsp_story, disturbance
 from tests.unit.analysis.test_experiments import spec_of
@@ -28,7 +29,7 @@ def test_rates_are_those_of_the_script_that_scores_records(run: Run) -> None:
     job = scores(rows).set_index("level").loc["job"]
     found = scored(run, {"mine": Prediction(name="ema", settings={"alpha": 0.5})})
     expected = {**{name: job[name] for name in RATES}, **alarms(rows)}
-    assert found == {"mine": pytest.approx(expected, nan_ok=True)}
+    assert {name: found["mine"][name] for name in expected} == pytest.approx(expected, nan_ok=True)
     assert 0 < found["mine"]["false_negative_rate"] < 1
 
 
@@ -59,3 +60,41 @@ def test_captions_name_the_files_that_predictors_were_scored_with(tmp_path: Path
     )
     assert [name.split()[0] for name in found] == ["deviation", "resources"]
     assert (fitted_of(spec_of(tmp_path)), rates_of(spec_of(tmp_path))) == ([], None)
+
+
+def test_one_half_of_the_seeds_chooses_a_setting_and_the_other_judges_it(tmp_path: Path) -> None:
+    """Seeds 0 and 2 prefer alpha 0.5, with the means 0.7, 0.4 and 0.6; it is reported with seeds 1 and 3."""
+    asked = {"ema": {"name": "ema", "tune": {"alpha": [0.5, 0.9]}}, "oracle": {"name": "last_value"}}
+    spec: Spec = spec_of(tmp_path, predictors=asked, seeds=[0, 1, 2, 3])
+    levels = dict(zip(spec.axes, (next(iter(axis)) for axis in spec.axes.values()), strict=True))
+    scored = {"ema": [0.5, 0.9, 0.3, 0.9], "ema:alpha=0.5": [0.6, 0.1, 0.8, 0.2], "ema:alpha=0.9": [0.6, 1.0, 0.6, 1.0]}
+    scored["oracle"] = [1.0] * 4
+    rows = [
+        {**levels, "seed": seed, "predictor": name, "score": value}
+        for name, values in scored.items()
+        for seed, value in enumerate(values)
+    ]
+    found = tuned(spec, pd.DataFrame(rows))
+    assert {*found["predictor"]} == {"ema", "oracle", "ema_tuned"} == {*spec.levels["predictor"]}
+    mine = found[found["predictor"] == "ema_tuned"]
+    assert mine[["seed", "score", "setting"]].to_numpy().tolist() == [[1, 0.1, "alpha=0.5"], [3, 0.2, "alpha=0.5"]]
+    assert found.loc[found["predictor"] == "ema", "score"].tolist() == scored["ema"]
+
+
+def test_a_setting_that_is_no_better_stays_as_published(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, predictors={"ema": {"name": "ema", "tune": {"alpha": [0.5]}}}, seeds=[0, 1])
+    levels = dict(zip(spec.axes, (next(iter(axis)) for axis in spec.axes.values()), strict=True))
+    rows = [
+        {**levels, "seed": seed, "predictor": name, "score": 0.5}
+        for name in ("ema", "ema:alpha=0.5")
+        for seed in (0, 1)
+    ]
+    found = tuned(spec, pd.DataFrame(rows)).set_index("predictor")
+    assert found.loc["ema_tuned", "setting"] == "as published"
+
+
+def test_other_values_of_a_setting_are_scored_as_if_they_were_levels(run: Run) -> None:
+    alone = scored(run, {"fast": Prediction(name="ema", settings={"alpha": 0.9})})["fast"]
+    found = scored(run, {"mine": Prediction(name="ema", tune={"alpha": (0.9,)})})
+    assert [*found] == ["mine", "mine:alpha=0.9"]
+    assert found["mine:alpha=0.9"] == pytest.approx(alone, nan_ok=True)
