@@ -40,7 +40,7 @@ from runtime.record.meta import describe_versions
 from runtime.record.progress import counted
 from runtime.run.preflight import preflight
 from runtime.virtual.costs import load_costs
-from stragglab.grids.code import sha256_of, sha256_of_all
+from stragglab.grids.code import sha256_of
 from stragglab.grids.forks import in_forks, processors, run_here
 from stragglab.grids.grid import QUIET, Runner, fill, quoted, record_of, run_child
 from stragglab.tables.coding import coding
@@ -63,7 +63,7 @@ SCORING = (
     *(Path("analysis", "measures", name) for name in ("prediction.py", "prediction_labels.py", "injections.py")),
     Path("stragglab", "tables", "predictor_rates.py"),
 )
-"""What scores depend on besides the code of jobs."""
+"""What scores depend on besides the predictors."""
 APART = ("hydra", "names")
 """Parts of a stored configuration that do not describe the job."""
 
@@ -271,7 +271,8 @@ def scored_in_forks(spec: Spec, runs: Sequence[tuple[Cell, Run]], out: Path) -> 
         return None
     folder, by_name = out / SCORES, {cell.name: run for cell, run in runs}
     folder.mkdir(parents=True, exist_ok=True)
-    asked = msgspec.json.encode([spec.predictors, spec.labels, sha256_of_all(), sha256_of(SCORING)])
+    own = (path.relative_to(ROOT) for path in (ROOT / "predictors").rglob("*") if path.suffix in (".py", ".npz"))
+    asked = msgspec.json.encode([spec.predictors, spec.labels, sha256_of([*own, *SCORING])])
     sums = {name: sha256(asked + (run.path / SUMS).read_bytes()).hexdigest() for name, run in by_name.items()}
 
     def there(name: str) -> Any:

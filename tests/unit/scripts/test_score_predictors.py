@@ -5,12 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pandas as pd
 import pytest
 
+from analysis.records.load import Run, load_run
 from predictors.registry import OF_RESOURCES, STRAGGLER_PREDICTORS
+from predictors.stragglers import Observation
 from runtime.config.project import SETTING, VARIABLE
+from stragglab.commands import predictors
 from stragglab.commands.predictors import main
 from tests.support.records import Story, asp_story, bsp_story, disturbance
 
@@ -44,6 +48,47 @@ def test_a_sweep_is_scored_into_a_table_a_figure_and_csv_files(sweep: Path, caps
     assert len(jobs) == 3 * len(BY_TIME)
     assert len(everything) == 3 * len(BY_TIME) * (4 + 2)
     assert set(pd.read_csv(out / "lead_times.csv")["predictor"]) == set(BY_TIME)
+
+
+class Looking:
+    """A predictor that looks for the record, which has the seed, whenever it is asked."""
+
+    found: ClassVar[list[Path]] = []
+    place: ClassVar[Path]
+
+    def update(self, observation: Observation) -> None: ...
+
+    def forget(self, worker: int) -> None: ...
+
+    def tags(self, t: float) -> frozenset[int]:
+        self.found.extend(self.place.rglob("*"))
+        return frozenset()
+
+
+def test_a_hidden_seed_is_written_when_the_predictors_have_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two jobs with different seeds, which no earlier folder has; the temporary records are gone afterwards."""
+    made: list[tuple[int, Path]] = []
+
+    def job(*settings: str, into: Path) -> Run:
+        (seed,) = (int(word.partition("=")[2]) for word in settings if word.startswith("seed="))
+        made.append((seed, into))
+        return load_run(bsp_story(seed=seed, **LONG).write(into))
+
+    monkeypatch.setenv("STRAGGLAB_ALLOW_TARGETS", __name__)
+    monkeypatch.setattr(predictors, "run_job", job)
+    Looking.found, Looking.place = [], tmp_path / "out"
+    words = ["--predictors", f"{__name__}.Looking", "--out", str(tmp_path / "out")]
+    assert main(["--hidden", "2", "strategy=bsp", *words]) == 0
+    assert not Looking.found
+    records = sorted((tmp_path / "out" / "records").iterdir())
+    assert {load_run(path).meta["seed"] for path in records} == {seed for seed, _ in made}
+    assert len(records) == len({seed for seed, _ in made}) == 2
+    assert not any(path.exists() for _, path in made)
+    capsys.readouterr()
+    assert main(["--hidden", "1", "strategy=bsp", "seed=3", *words]) == 2
+    assert "--hidden: seed=3: must be a setting of a job, and not its seed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", OF_RESOURCES)
