@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from analysis.experiments.spec import Prediction, Spec, SpecError
+from analysis.experiments.spec import Prediction, Spec, SpecError, cells
 from analysis.measures.prediction import RATES, alarms, scores
 from analysis.records.load import Run, load_run
+from analysis.records.sums import SUMS
+from stragglab.grids.experiments import SCORES, scored_in_forks
 from stragglab.tables.predictor_rates import fitted_of, rates_of, scored, tuned
 from stragglab.tables.predictor_scores import parse, tagged
 from tests.support.records import asp_story, bsp_story, disturbance
@@ -98,3 +101,39 @@ def test_other_values_of_a_setting_are_scored_as_if_they_were_levels(run: Run) -
     found = scored(run, {"mine": Prediction(name="ema", tune={"alpha": (0.9,)})})
     assert [*found] == ["mine", "mine:alpha=0.9"]
     assert found["mine:alpha=0.9"] == pytest.approx(alone, nan_ok=True)
+
+
+def test_the_oracle_has_no_regret_and_nobody_else_is_asked_to_be_as_good(run: Run) -> None:
+    """It knows the plan: no miss, no false alarm, always the right worker, never silent."""
+    oracle = {"all_seeing": Prediction(name="oracle"), "late": Prediction(name="last_value")}
+    found = scored(run, oracle, "plan")
+    best = {"f1": 1.0, "score": 1.0, "located_frac": 1.0, "abstained_frac": 0.0, "caught_frac": 1.0, "delay_iters": 0.0}
+    best |= {"false_alarms_per_1000": 0.0, "precision": 1.0, "recall": 1.0}
+    assert {name: found["all_seeing"][name] for name in best} == best
+    assert found["late"]["score"] < 1.0
+
+
+@pytest.mark.long(like="test_one_half_of_the_seeds_chooses_a_setting_and_the_other_judges_it")
+def test_scores_stay_until_the_record_or_the_predictors_change(run: Run, tmp_path: Path) -> None:
+    """A stored score that was changed by hand is what a second call returns; with another record it is not."""
+    (run.path / SUMS).write_text("1")
+    spec = spec_of(tmp_path, predictors={"mine": {"name": "ema"}})
+    cell = next(cells(spec))
+    first = scored_in_forks(spec, [(cell, run)], tmp_path)
+    assert first is not None
+    assert first(run)["mine"] == pytest.approx(scored(run, spec.predictors)["mine"], nan_ok=True)
+    place = tmp_path / SCORES / f"{cell.name}.json"
+    stored = json.loads(place.read_text())
+    stored["rates"]["mine"]["f1"] = 7.0
+    place.write_text(json.dumps(stored))
+
+    def f1(spec: Spec) -> float:
+        found = scored_in_forks(spec, [(cell, run)], tmp_path)
+        assert found is not None
+        return found(run)["mine"]["f1"]
+
+    assert f1(spec) == 7.0
+    assert f1(spec_of(tmp_path, predictors={"mine": {"name": "last_value"}})) < 1.0
+    place.write_text(json.dumps(stored))
+    (run.path / SUMS).write_text("2")
+    assert f1(spec) < 1.0
