@@ -48,16 +48,16 @@ class RunLengths:
             column[mine] for column in (self.series, self.lengths, self._mean, self._scale)
         )
         numbers, starts, sizes = np.unique(series, return_index=True, return_counts=True)
-        value = np.repeat([values[one] for one in numbers.tolist()], sizes)
+        new = np.repeat([values[one] for one in numbers.tolist()], sizes)
         count = PRIOR_COUNT + lengths
-        predicted = self.log_p[mine] + _log_density(value - old_mean, lengths, old_scale)
+        predicted = self.log_p[mine] + _log_density(new - old_mean, lengths, old_scale)
         total = np.logaddexp.reduceat(predicted, starts)  # of changed and grown together, as the hazard adds up to 1
         rest = tuple(column[~mine] for column in (self.series, self.lengths, self.log_p, self._mean, self._scale))
         grown = (
             *(series, lengths + 1, predicted + self._log_stay - np.repeat(total, sizes)),
             *(
-                (count * old_mean + value) / (count + 1),
-                old_scale + count * (value - old_mean) ** 2 / (2 * (count + 1)),
+                (count * old_mean + new) / (count + 1),
+                old_scale + count * (new - old_mean) ** 2 / (2 * (count + 1)),
             ),
         )
         kept = grown[2] > np.log(LEAST_PROBABILITY)

@@ -110,7 +110,7 @@ def places(rows: pd.DataFrame) -> dict[str, float]:
     step, steps = np.unique(rows["iteration"].to_numpy(), return_inverse=True)
     place, where = np.unique(rows["place"].to_numpy(), return_inverse=True)
     label, tag = rows["label"].to_numpy(dtype="bool"), rows["tag"].to_numpy(dtype="bool")
-    guilty, accused = np.zeros((2, len(step), len(place)), dtype="bool")
+    guilty, accused = (np.zeros((len(step), len(place)), dtype="bool") for _ in range(2))
     guilty[steps[label], where[label]] = True
     accused[steps[tag], where[tag]] = True
     faulty, answered = guilty.any(axis=1), accused.any(axis=1)
