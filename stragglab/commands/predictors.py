@@ -56,6 +56,7 @@ from stragglab.running import RunFailed
 from stragglab.running import run as run_job
 from stragglab.tables.predictor_scores import ORACLE, checked_tolerance, parse, received, tagged, without_resources
 from stragglab.terminal.finding import readable
+from stragglab.terminal.lists import number_of
 from stragglab.terminal.sheets import print_titled
 
 RECORDS = "records"
@@ -78,6 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = _parser().parse_args(adopt(sys.argv[1:] if argv is None else argv))
         refuse_unwritable_folder("--out", arguments.out, OURS, ("predictors_all.csv",))
+        if arguments.hidden is not None:
+            arguments.hidden = number_of("hidden", arguments.hidden, least=1)
         tolerance_frac = checked_tolerance(arguments.tolerance_frac)
         asked = parse(arguments.predictors, tolerance_frac)
         with TemporaryDirectory(prefix="hidden-") as hidden:
@@ -184,7 +187,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("folders", metavar="RUN_DIR", nargs="+", help="a run, or a directory of runs")
     parser.add_argument(
-        "--hidden", metavar="N", type=int, help="run N jobs with seeds that nobody knows; RUN_DIR are their settings"
+        "--hidden", metavar="N", help="run N jobs with seeds that nobody knows; RUN_DIR are their settings"
     )
     parser.add_argument("--labels", choices=LABELS, default=LABELS[0], help="the truth (default: %(default)s)")
     parser.add_argument(
