@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 asked = without_resources(asked, arguments.predictors)
             rows = pd.concat(list(tagged(runs, asked, arguments.labels, tolerance_frac)), ignore_index=True)
             for path, run in zip(paths, runs, strict=True) if arguments.hidden else ():
-                copytree(path, _out_of(arguments) / RECORDS / str(run.meta["run_id"]))
+                copytree(path, _out_of(arguments) / RECORDS / f"seed{run.meta['seed']}")
         for line in report(rows, runs, arguments, tolerance_frac, console):
             console.print(line, soft_wrap=True)
     except (RecordError, ConfigError, OSError) as error:
