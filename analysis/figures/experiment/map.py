@@ -70,13 +70,12 @@ def _numbers(results: Results) -> pd.DataFrame:
     spec, runs = results.spec, results.runs
     if "outcome" not in runs:
         runs = runs.assign(outcome=np.where(runs["completed"], "done", "cut"))
+    axes = [axis for axis in _axes(results) if axis]
     measures = [*(spec.numbers.columns if spec.numbers else [spec.figure.value])]
     rows = []
-    for levels, mine in runs[runs[spec.figure.by].isin(spec.levels[spec.figure.by])].groupby(
-        _axes(results), sort=False
-    ):
+    for levels, mine in runs[runs[spec.figure.by].isin(spec.levels[spec.figure.by])].groupby(axes, sort=False):
         worst = next((state for state in ("failed", "refused", "cut") if (mine["outcome"] == state).any()), "done")
-        row = {**dict(zip(_axes(results), levels, strict=True)), "outcome": worst, "seeds": len(mine)}
+        row = {**dict(zip(axes, levels, strict=True)), "outcome": worst, "seeds": len(mine)}
         row |= {"setting": mine["setting"].iloc[0]} if "setting" in mine else {}
         for name in measures:
             values = mine[name].dropna().tolist()
