@@ -113,7 +113,7 @@ def places(rows: pd.DataFrame) -> dict[str, float]:
     guilty, accused = (np.zeros((len(step), len(place)), dtype="bool") for _ in range(2))
     guilty[steps[label], where[label]] = True
     accused[steps[tag], where[tag]] = True
-    faulty, answered = guilty.any(axis=1), accused.any(axis=1)
+    faulty, answered = (np.logical_or.reduce(one, axis=1) for one in (guilty, accused))
     both = faulty & answered
     right = (guilty & accused)[both].sum(axis=1) / accused[both].sum(axis=1)
     named = rows[label & tag & (rows["said"] != "").to_numpy()]
