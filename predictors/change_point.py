@@ -136,7 +136,7 @@ class ChangePoint:
         self._slow: set[int] = set()
 
     def update(self, observation: Observation) -> None:
-        """Keep an iteration until its worker has another or somebody asks: those of all workers are added at once."""
+        """Keep an iteration until its worker has another or somebody asks: all workers are added at once."""
         if observation.worker in self._new:
             self._add()
         self._new[observation.worker] = observation.iter_s

@@ -30,7 +30,7 @@ class SlowFor:
         """Record that the worker finished an iteration of ``seconds`` (above zero) at time ``t``."""
         before_s, self.latest_s[worker] = self.latest_s.get(worker), seconds
         fastest_s = self._fastest_s
-        if fastest_s is None or (seconds > fastest_s and before_s == fastest_s):  # who was the fastest may be no more
+        if fastest_s is None or (seconds > fastest_s and before_s == fastest_s):  # the fastest one became slower
             fastest_s = min(self.latest_s.values())
         self._fastest_s = fastest_s = min(fastest_s, seconds)
         self.observe_deviation(t, worker, (seconds - fastest_s) / fastest_s)

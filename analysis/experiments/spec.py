@@ -28,7 +28,7 @@ LEVEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*(_[A-Za-z0-9.+-]+)*")
 PREDICTOR = "predictor"
 """The axis that ``predictors`` add."""
 TUNED = "_tuned"
-"""What the name of a predictor ends with whose setting one half of the seeds has chosen."""
+"""The end of a predictor's name if one half of the seeds has chosen its setting."""
 PAIRED = "jct_ratio"
 """The measure that ``paired`` adds."""
 ALL_LEVELS = "all"

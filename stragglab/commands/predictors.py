@@ -60,7 +60,7 @@ from stragglab.terminal.lists import number_of
 from stragglab.terminal.sheets import print_titled
 
 RECORDS = "records"
-"""The folder of the records of hidden seeds, within that of the output."""
+"""The folder of records with hidden seeds, within the output's folder."""
 OURS = ("predictors*.*", "lead_times.csv", RECORDS)
 SEEDS = 2**31
 """Seeds are drawn below this."""

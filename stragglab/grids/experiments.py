@@ -63,7 +63,7 @@ SCORING = (
     *(Path("analysis", "measures", name) for name in ("prediction.py", "prediction_labels.py", "injections.py")),
     Path("stragglab", "tables", "predictor_rates.py"),
 )
-"""What scores depend on besides the predictors."""
+"""Scores depend on these files and on the predictors."""
 APART = ("hydra", "names")
 """Parts of a stored configuration that do not describe the job."""
 
@@ -265,7 +265,7 @@ def measure_single(spec: Spec, runs: Sequence[tuple[Cell, Run]], out: Path) -> p
 def scored_in_forks(spec: Spec, runs: Sequence[tuple[Cell, Run]], out: Path) -> RatesOf | None:
     """Scores of the predictors of ``spec`` on these runs, several at a time; None if it has none.
 
-    They stay in ``out``: those of the same record, predictors and code are not made again.
+    Scores stay in ``out`` and are not made again while record, predictors and code are the same.
     """
     if (rates := rates_of(spec)) is None:
         return None
