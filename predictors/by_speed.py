@@ -80,9 +80,11 @@ class BySpeed:
 
     def seconds(self) -> dict[int, float]:
         """Predicted time of the next iteration, in seconds, by worker."""
-        for worker, observation in self._last.items():
-            if worker not in self._predicted_s:
-                self._predicted_s[worker] = 1.0 / self._predictors[worker].predict(observation.cpu, observation.memory)
+        due = [worker for worker in self._last if worker not in self._predicted_s]
+        prepare(self._predictors[worker] for worker in due)
+        for worker in due:
+            observation = self._last[worker]
+            self._predicted_s[worker] = 1.0 / self._predictors[worker].predict(observation.cpu, observation.memory)
         return self._predicted_s
 
     def tags(self, t: float) -> frozenset[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from statistics import fmean, median
@@ -23,48 +24,82 @@ PRIOR_COUNT, PRIOR_FREEDOM, PRIOR_DEVIATION = 0.1, 1.0, 0.02
 class RunLengths:
     """The posterior of the number of values since the last change (Adams and MacKay, arXiv 0710.3742, algorithm 1).
 
-    Values are normal with unknown mean and variance (a normal-gamma prior), so predictions are Student's t.
+    Values are normal with unknown mean and variance (a normal-gamma prior), so predictions are Student's t. There are
+    many series at once, by number; the first value of a series sets its prior.
 
-    ``lengths``, ``log_p``: run lengths that are still probable, and their log probabilities.
+    ``series``, ``lengths``, ``log_p``: the run lengths that are still probable, series by series and from the shortest
+    on, and their log probabilities.
     """
 
-    def __init__(self, first: float, hazard: float) -> None:
+    def __init__(self, hazard: float) -> None:
         self._log_change, self._log_stay = np.log(hazard), np.log1p(-hazard)
-        self._prior = (first, PRIOR_COUNT, PRIOR_FREEDOM, PRIOR_FREEDOM * (PRIOR_DEVIATION * first) ** 2)
-        self.lengths = np.zeros(1, dtype="int64")
-        self.log_p = np.zeros(1)
-        self._mean, self._count, self._freedom, self._scale = (np.array([one]) for one in self._prior)
+        self._first: dict[int, float] = {}
+        self.series, self.lengths = np.zeros(0, dtype="int64"), np.zeros(0, dtype="int64")
+        self.log_p, self._mean, self._scale = np.zeros(0), np.zeros(0), np.zeros(0)
 
-    def add(self, value: float) -> None:
-        """Update the posterior by the next value."""
-        predicted = self.log_p + self._log_density(value)
-        grown, changed = predicted + self._log_stay, np.logaddexp.reduce(predicted) + self._log_change
-        log_p = np.concatenate([[changed], grown])
-        log_p -= np.logaddexp.reduce(log_p)
-        count = self._count + 1
-        scale = self._scale + self._count * (value - self._mean) ** 2 / (2 * count)
-        mean = (self._count * self._mean + value) / count
-        prior = self._prior
-        kept = log_p > np.log(LEAST_PROBABILITY)
-        self.log_p = log_p[kept]
-        self.lengths = np.concatenate([[0], self.lengths + 1])[kept]
-        self._mean = np.concatenate([[prior[0]], mean])[kept]
-        self._count = np.concatenate([[prior[1]], count])[kept]
-        self._freedom = np.concatenate([[prior[2]], self._freedom + 0.5])[kept]
-        self._scale = np.concatenate([[prior[3]], scale])[kept]
+    def add(self, values: Mapping[int, float]) -> dict[int, int]:
+        """Update the posteriors of these series by their next values; returns their most probable run lengths."""
+        for one, value in values.items():
+            if one not in self._first:
+                self._first[one] = value
+                self._insert(np.array([one]), np.zeros(1))
+        mine = np.isin(self.series, list(values))
+        series, lengths, old_mean, old_scale = (
+            column[mine] for column in (self.series, self.lengths, self._mean, self._scale)
+        )
+        numbers, starts, sizes = np.unique(series, return_index=True, return_counts=True)
+        new = np.repeat([values[one] for one in numbers.tolist()], sizes)
+        count = PRIOR_COUNT + lengths
+        predicted = self.log_p[mine] + _log_density(new - old_mean, lengths, old_scale)
+        total = np.logaddexp.reduceat(predicted, starts)  # of changed and grown together, as the hazard adds up to 1
+        rest = tuple(column[~mine] for column in (self.series, self.lengths, self.log_p, self._mean, self._scale))
+        grown = (
+            *(series, lengths + 1, predicted + self._log_stay - np.repeat(total, sizes)),
+            *(
+                (count * old_mean + new) / (count + 1),
+                old_scale + count * (new - old_mean) ** 2 / (2 * (count + 1)),
+            ),
+        )
+        kept = grown[2] > np.log(LEAST_PROBABILITY)
+        self.series, self.lengths, self.log_p, self._mean, self._scale = (
+            np.concatenate([others, column[kept]]) for others, column in zip(rest, grown, strict=True)
+        )
+        self._insert(numbers, np.full(len(numbers), self._log_change))
+        return self._likeliest(numbers)
 
-    def _log_density(self, value: float) -> np.ndarray:
-        """Log density of Student's t with 2 alpha degrees of freedom, by run length."""
-        freedom = 2 * self._freedom
-        square = self._scale * (self._count + 1) / (self._freedom * self._count)
-        standard = (value - self._mean) ** 2 / square
-        constant = gammaln((freedom + 1) / 2) - gammaln(freedom / 2) - np.log(freedom * np.pi * square) / 2
-        return np.asarray(constant - (freedom + 1) / 2 * np.log1p(standard / freedom))
+    def forget(self, one: int) -> None:
+        """Discard a series; its next value is a first one."""
+        self._first.pop(one, None)
+        kept = self.series != one
+        self.series, self.lengths, self.log_p, self._mean, self._scale = (
+            column[kept] for column in (self.series, self.lengths, self.log_p, self._mean, self._scale)
+        )
 
-    @property
-    def likeliest(self) -> int:
-        """The most probable run length."""
-        return int(self.lengths[int(self.log_p.argmax())])
+    def _insert(self, numbers: np.ndarray, log_p: np.ndarray) -> None:
+        """Add a run of length 0 to each of these series."""
+        first = np.array([self._first[one] for one in numbers.tolist()])
+        new = (numbers, np.zeros(len(numbers), "int64"), log_p, first, PRIOR_FREEDOM * (PRIOR_DEVIATION * first) ** 2)
+        columns = (self.series, self.lengths, self.log_p, self._mean, self._scale)
+        whole = [np.concatenate([added, column]) for added, column in zip(new, columns, strict=True)]
+        order = np.lexsort((whole[1], whole[0]))
+        self.series, self.lengths, self.log_p, self._mean, self._scale = (column[order] for column in whole)
+
+    def _likeliest(self, numbers: np.ndarray) -> dict[int, int]:
+        mine = np.isin(self.series, numbers)
+        series, lengths, log_p = self.series[mine], self.lengths[mine], self.log_p[mine]
+        order = np.lexsort((lengths, -log_p, series))  # by series, the most probable first
+        found, places = np.unique(series[order], return_index=True)
+        return dict(zip(found.tolist(), lengths[order][places].tolist(), strict=True))
+
+
+def _log_density(deviation: np.ndarray, lengths: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Log density of Student's t with 2 alpha degrees of freedom, by run length."""
+    freedom, count = 2 * PRIOR_FREEDOM + lengths, PRIOR_COUNT + lengths
+    square = 2 * scale * (count + 1) / (freedom * count)
+    sizes = np.arange(lengths.max(initial=0) + 1) + 2 * PRIOR_FREEDOM
+    constant = gammaln((sizes + 1) / 2) - gammaln(sizes / 2) - np.log(sizes * np.pi) / 2
+    spread = np.log(square) / 2 + (freedom + 1) / 2 * np.log1p(deviation**2 / square / freedom)
+    return np.asarray(constant[lengths] - spread)
 
 
 @final
@@ -93,39 +128,48 @@ class ChangePoint:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        self._runs: dict[int, RunLengths] = {}
+        self._runs = RunLengths(self.hazard)
+        self._new: dict[int, float] = {}
         self._times: dict[int, deque[float]] = {}
         self._best_s: dict[int, float] = {}
         self._level_s: dict[int, float] = {}
         self._slow: set[int] = set()
 
     def update(self, observation: Observation) -> None:
-        """Add an iteration, and compare its worker's present level with its best."""
-        worker, seconds = observation.worker, observation.iter_s
-        if worker not in self._runs:
-            self._runs[worker] = RunLengths(seconds, self.hazard)
-            self._times[worker] = deque(maxlen=1000)
-        run, times = self._runs[worker], self._times[worker]
-        run.add(seconds)
-        times.append(seconds)
-        length = min(max(run.likeliest, 1), len(times))
-        self._level_s[worker] = level_s = fmean(islice(reversed(times), length))
-        best_s = self._best_s.get(worker)
-        if length >= self.level_iters and (best_s is None or level_s < best_s):
-            self._best_s[worker] = best_s = level_s
-        if best_s is not None and length >= self.confirm_iters and level_s > (1 + self.least_frac) * best_s:
-            self._slow.add(worker)
-        elif length >= self.confirm_iters:
-            self._slow.discard(worker)
+        """Keep an iteration until its worker has another or somebody asks: all workers are added at once."""
+        if observation.worker in self._new:
+            self._add()
+        self._new[observation.worker] = observation.iter_s
 
     def forget(self, worker: int) -> None:
-        for known in (self._runs, self._times, self._best_s, self._level_s):
+        self._add()
+        self._runs.forget(worker)
+        for known in (self._times, self._best_s, self._level_s):
             known.pop(worker, None)
         self._slow.discard(worker)
 
     def tags(self, t: float) -> frozenset[int]:
         """Workers on a slow level now, in comparison with the others, too."""
+        self._add()
         if not self._slow or len(self._level_s) < 2:
             return frozenset()
         bound_s = (1 + self.least_frac) * median(self._level_s.values())
         return frozenset(worker for worker in self._slow if self._level_s[worker] > bound_s)
+
+    def _add(self) -> None:
+        """Add the new iterations, and compare their workers' present levels with their best."""
+        new, self._new = self._new, {}
+        for worker, likeliest in self._runs.add(new).items() if new else ():
+            times = self._times.setdefault(worker, deque(maxlen=1000))
+            times.append(new[worker])
+            length = min(max(likeliest, 1), len(times))
+            self._level_s[worker] = level_s = fmean(
+                list(islice(reversed(times), length))
+            )  # of a list: it need not be counted
+            best_s = self._best_s.get(worker)
+            if length >= self.level_iters and (best_s is None or level_s < best_s):
+                self._best_s[worker] = best_s = level_s
+            if best_s is not None and length >= self.confirm_iters and level_s > (1 + self.least_frac) * best_s:
+                self._slow.add(worker)
+            elif length >= self.confirm_iters:
+                self._slow.discard(worker)

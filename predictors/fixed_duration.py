@@ -24,11 +24,15 @@ class SlowFor:
         self.latest_s: dict[int, float] = {}
         self.slow_since_s: dict[int, float] = {}
         self.flagged: set[int] = set()
+        self._fastest_s: float | None = None
 
     def observe_duration(self, t: float, worker: int, seconds: float) -> None:
         """Record that the worker finished an iteration of ``seconds`` (above zero) at time ``t``."""
-        self.latest_s[worker] = seconds
-        fastest_s = min(self.latest_s.values())
+        before_s, self.latest_s[worker] = self.latest_s.get(worker), seconds
+        fastest_s = self._fastest_s
+        if fastest_s is None or (seconds > fastest_s and before_s == fastest_s):  # the fastest one became slower
+            fastest_s = min(self.latest_s.values())
+        self._fastest_s = fastest_s = min(fastest_s, seconds)
         self.observe_deviation(t, worker, (seconds - fastest_s) / fastest_s)
 
     def observe_deviation(self, t: float, worker: int, deviation_frac: float) -> None:
@@ -40,7 +44,8 @@ class SlowFor:
 
     def forget(self, worker: int) -> None:
         """Discard what is known of the worker; its next process is measured from scratch."""
-        self.latest_s.pop(worker, None)
+        if self.latest_s.pop(worker, None) == self._fastest_s:
+            self._fastest_s = None
         self._clear(worker)
 
     def keep_only(self, workers: Container[int]) -> None:

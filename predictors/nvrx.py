@@ -59,7 +59,8 @@ class Nvrx:
     def relative(self) -> dict[int, float]:
         """Smallest median of all workers / own median, by worker."""
         seconds = self._recent.median_s
-        return {worker: min(seconds.values()) / own_s for worker, own_s in seconds.items()} if len(seconds) > 1 else {}
+        least_s = min(seconds.values(), default=0.0)
+        return {worker: least_s / own_s for worker, own_s in seconds.items()} if len(seconds) > 1 else {}
 
     def individual(self) -> dict[int, float]:
         """Own smallest median so far / own current median, by worker whose window has been full."""

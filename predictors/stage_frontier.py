@@ -33,6 +33,8 @@ class StageFrontier:
     add up to the step's exposed time. Its *excess* is the increment beyond the median worker's time in that stage. A
     stage without a worker of its own (all are late) has none.
 
+    ``part``: the stage that the last tag is about, one of ``STAGES``.
+
     Attributes:
         least_frac: excess as a part of the step, at least.
     """
@@ -43,6 +45,7 @@ class StageFrontier:
     def __post_init__(self) -> None:
         check_settings(self)
         self._stages: dict[int, tuple[float, ...]] = {}
+        self.part = ""
 
     def update(self, observation: Observation) -> None:
         """Keep the worker's stages; an iteration whose stages are unknown is one stage, computing."""
@@ -72,5 +75,5 @@ class StageFrontier:
             return frozenset()
         found = self.exposed()
         worst = max(found, key=lambda one: one.excess_s)
-        enough_s = self.least_frac * sum(one.seconds for one in found)
+        enough_s, self.part = self.least_frac * sum(one.seconds for one in found), worst.stage
         return frozenset({worst.worker}) if worst.excess_s > enough_s else frozenset()

@@ -67,6 +67,16 @@ class PredictsTimes(Protocol):
 
 
 @runtime_checkable
+class NamesPart(Protocol):
+    """A straggler predictor that also says which part of the step is slow."""
+
+    @property
+    def part(self) -> str:
+        """``data``, ``compute`` or ``send``, of the last tags; meaningless without any."""
+        ...
+
+
+@runtime_checkable
 class PredictsAhead(Protocol):
     """A straggler predictor that tells later iterations from the next one."""
 

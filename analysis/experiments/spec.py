@@ -18,7 +18,7 @@ from analysis.experiments.samples import SAMPLES
 from analysis.experiments.shapes import misshapen
 from analysis.files import natural
 from analysis.measures.agreement import CASE, PACED, SIDE, SIDES, TOLERANCE_FRAC
-from analysis.measures.prediction import ALARMS, RATES
+from analysis.measures.prediction import ALARMS, PLACES, RATES
 from reading import Unreadable
 from reading.errors import shown
 from reading.plain import load_yaml
@@ -27,6 +27,8 @@ LEVEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*(_[A-Za-z0-9.+-]+)*")
 """Names of experiments and levels become parts of paths."""
 PREDICTOR = "predictor"
 """The axis that ``predictors`` add."""
+TUNED = "_tuned"
+"""The end of a predictor's name if one half of the seeds has chosen its setting."""
 PAIRED = "jct_ratio"
 """The measure that ``paired`` adds."""
 ALL_LEVELS = "all"
@@ -152,6 +154,9 @@ class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Those that differ from its defaults."""
     lead_s: float = 0.0
     """How long before an iteration begins it is asked, in seconds."""
+    tune: dict[str, tuple[float, ...]] = {}
+    """Other values of settings, one changed at a time. Every other seed chooses among them; the level ``NAME_tuned``
+    has the choice's results with the rest of the seeds."""
 
 
 class Numbers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -229,7 +234,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Adds the measure ``gain``."""
     predictors: dict[str, Prediction] = {}
     """Each is scored on every run. Adds the axis ``predictor``, whose levels need no runs of their own, and the
-    measures ``analysis.measures.prediction.RATES`` and ``ALARMS`` of a job."""
+    measures ``analysis.measures.prediction.RATES``, ``ALARMS`` and ``PLACES`` of a job."""
     labels: Literal["realised", "plan", "faults"] = "realised"
     """The truth for ``predictors``: see :mod:`analysis.measures.prediction_labels`."""
     numbers: Numbers | None = None
@@ -247,7 +252,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def levels(self) -> dict[str, list[str]]:
         """The levels of every axis that results have, ``predictor`` included."""
         levels = {axis: list(there) for axis, there in self.axes.items()}
-        return levels | ({PREDICTOR: list(self.predictors)} if self.predictors else {})
+        also = [f"{name}{TUNED}" for name, one in self.predictors.items() if one.tune]
+        return levels | ({PREDICTOR: [*self.predictors, *also]} if self.predictors else {})
 
     @property
     def compared(self) -> list[str]:
@@ -258,7 +264,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def measured(self) -> list[str]:
         """The columns that results have."""
         more = {"tta_s": self.target, "gain": self.gain, PAIRED: self.paired}
-        rates = (*RATES, *ALARMS) if self.predictors else ()
+        rates = (*RATES, *ALARMS, *PLACES) if self.predictors else ()
         return [
             *self.measures,
             *self.excess,

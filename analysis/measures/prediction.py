@@ -14,6 +14,7 @@ import pandas as pd
 COUNTS = ("true_positives", "false_positives", "false_negatives", "true_negatives")
 RATES = ("precision", "recall", "false_positive_rate", "false_negative_rate")
 ALARMS = ("f1", "caught_frac", "delay_iters", "false_alarms_per_1000")
+PLACES = ("located_frac", "part_frac", "abstained_frac", "score")
 LEVELS = ("worker", "job", "any")
 LEADS = ("episodes", "missed", "late", "lead_q1_s", "lead_median_s", "lead_q3_s")
 
@@ -54,17 +55,23 @@ def lead_times(rows: pd.DataFrame) -> pd.DataFrame:
     start minus the first tag of the alarm that covers it, i.e. the first run of tagged iterations that overlaps the
     episode; negative if late, NaN if ``missed``: no alarm.
     """
-    found = []
-    for worker, mine in rows.groupby("worker"):
-        mine = mine.sort_values("begun_s", kind="stable")
-        begun, alarms = mine["begun_s"].to_numpy(), _runs(mine["tag"].to_numpy(dtype="bool"))
-        for first, last in _runs(mine["label"].to_numpy(dtype="bool")):
-            covering = next((start for start, end in alarms if start <= last and first <= end), None)
-            early = (nan, nan) if covering is None else (begun[first] - begun[covering], first - covering)
-            found.append((int(worker), begun[first], last - first + 1, *early, covering is None))
-    columns = {"worker": "int64", "start_s": "float64", "iterations": "int64", "lead_s": "float64"}
-    columns |= {"lead_iters": "float64", "missed": "bool"}
-    return pd.DataFrame(found, columns=list(columns)).astype(columns)
+    rows = rows.sort_values(["worker", "begun_s"], kind="stable")
+    worker, begun = rows["worker"].to_numpy(), rows["begun_s"].to_numpy()
+    first, last = _runs(rows["label"].to_numpy(dtype="bool"), worker)
+    starts, ends = _runs(rows["tag"].to_numpy(dtype="bool"), worker)
+    place = np.searchsorted(ends, first)  # the first alarm that ends in the episode or later, unless it begins later
+    covered = np.append(starts, len(rows))[place] <= last
+    tagged = np.append(starts, 0)[place]
+    return pd.DataFrame(
+        {
+            "worker": worker[first].astype("int64"),
+            "start_s": begun[first].astype("float64"),
+            "iterations": (last - first + 1).astype("int64"),
+            "lead_s": np.where(covered, begun[first] - begun[np.where(covered, tagged, first)], nan),
+            "lead_iters": np.where(covered, first - tagged, nan),
+            "missed": ~covered,
+        }
+    )
 
 
 def alarms(rows: pd.DataFrame) -> dict[str, float]:
@@ -76,13 +83,10 @@ def alarms(rows: pd.DataFrame) -> dict[str, float]:
     """
     leads = lead_times(rows)
     label, tag = rows["label"].to_numpy(dtype="bool"), rows["tag"].to_numpy(dtype="bool")
-    false = 0
-    for _, mine in rows.groupby("worker"):
-        mine = mine.sort_values("begun_s", kind="stable")
-        straggling = mine["label"].to_numpy(dtype="bool")
-        false += sum(
-            not straggling[first : last + 1].any() for first, last in _runs(mine["tag"].to_numpy(dtype="bool"))
-        )
+    turned = rows.sort_values(["worker", "begun_s"], kind="stable")
+    straggled = np.concatenate([[0], turned["label"].to_numpy(dtype="int64").cumsum()])
+    first, last = _runs(turned["tag"].to_numpy(dtype="bool"), turned["worker"].to_numpy())
+    false = int((straggled[last + 1] == straggled[first]).sum())
     caught = leads.loc[~leads["missed"], "lead_iters"]
     return {
         "f1": 2 * int((label & tag).sum()) / (int(label.sum()) + int(tag.sum())) if label.any() else nan,
@@ -92,10 +96,43 @@ def alarms(rows: pd.DataFrame) -> dict[str, float]:
     }
 
 
-def _runs(marked: np.ndarray) -> list[tuple[int, int]]:
-    """First and last index of every maximal run of true values."""
-    edges = np.diff(np.concatenate([[False], marked, [False]]).astype("int8"))
-    return list(zip(np.flatnonzero(edges == 1).tolist(), (np.flatnonzero(edges == -1) - 1).tolist(), strict=True))
+def places(rows: pd.DataFrame) -> dict[str, float]:
+    """``PLACES`` of a job: whether the right ones are named, by steps (iteration numbers), of which each counts alike.
+
+    ``rows`` have ``place`` (the worker, or one number for all workers of a host or behind a link, where that is what is
+    disturbed), ``part`` and ``said`` (the part that is slow, and the one that the predictor names; empty for none).
+
+    ``abstained_frac``: of the steps in which a place straggles those without any tag. ``located_frac``: of all tagged
+    places the part that straggles, mean over the other ones of these steps; ``part_frac``: part of the tagged
+    iterations that straggle for which the right part is named, NaN for predictors that name none. ``score``: F1, and
+    where nothing straggles the part of the steps without a tag.
+    """
+    step, steps = np.unique(rows["iteration"].to_numpy(), return_inverse=True)
+    place, where = np.unique(rows["place"].to_numpy(), return_inverse=True)
+    label, tag = rows["label"].to_numpy(dtype="bool"), rows["tag"].to_numpy(dtype="bool")
+    guilty, accused = (np.zeros((len(step), len(place)), dtype="bool") for _ in range(2))
+    guilty[steps[label], where[label]] = True
+    accused[steps[tag], where[tag]] = True
+    faulty, answered = (np.logical_or.reduce(one, axis=1) for one in (guilty, accused))
+    both = faulty & answered
+    right = (guilty & accused)[both].sum(axis=1) / accused[both].sum(axis=1)
+    named = rows[label & tag & (rows["said"] != "").to_numpy()]
+    hits, marked = int((label & tag).sum()), int(label.sum()) + int(tag.sum())
+    return {
+        "located_frac": float(right.mean()) if both.any() else nan,
+        "part_frac": float((named["said"] == named["part"]).mean()) if len(named) else nan,
+        "abstained_frac": float((~answered[faulty]).mean()) if faulty.any() else nan,
+        "score": 2 * hits / marked if label.any() else float((~answered).mean()),
+    }
+
+
+def _runs(marked: np.ndarray, worker: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """First and last index of every maximal run of true values of one worker; rows of a worker are neighbours."""
+    turn = np.concatenate([[True], worker[1:] != worker[:-1], [True]])[: len(marked) + 1]
+    before, after = np.concatenate([[False], marked[:-1]])[: len(marked)], np.concatenate([marked[1:], [False]])
+    first = np.flatnonzero(marked & (~before | turn[:-1]))
+    last = np.flatnonzero(marked & (~after[: len(marked)] | turn[1:]))
+    return first, last
 
 
 def lead_summary(leads: pd.DataFrame) -> dict[str, float]:

@@ -120,14 +120,12 @@ def windows(run: Run) -> pd.DataFrame:
     A host's or link's disturbance counts for every worker there. Disturbances of servers are left out, as they slow all
     workers alike; kills are left out, as they leave no slow iteration.
     """
-    found = [
-        (worker, one.start_s, one.end_s, one.kind in SLEPT)
-        for one in run.plan.itertuples()
-        if one.kind not in NOT_SLOWER
-        for worker in sorted(workers_of(run, one.target))
-    ]
-    frame = pd.DataFrame(found, columns=["worker", "start_s", "end_s", "slept"])
-    return frame.astype({"worker": "int64", "start_s": "float64", "end_s": "float64", "slept": "bool"})
+    plan = run.plan[~run.plan["kind"].isin(NOT_SLOWER)]
+    workers = {target: sorted(workers_of(run, target)) for target in plan["target"].unique()}
+    found = plan.assign(worker=plan["target"].map(workers), slept=plan["kind"].isin(SLEPT))
+    found = found[["worker", "start_s", "end_s", "slept"]].explode("worker", ignore_index=True)
+    kinds = {"worker": "int64", "start_s": "float64", "end_s": "float64", "slept": "bool"}
+    return found[found["worker"].notna()].reset_index(drop=True).astype(kinds)  # a server's has no worker
 
 
 def truth(run: Run, rows: pd.DataFrame, labels: str, tolerance_frac: float = STRAGGLER_FRAC) -> pd.Series:
@@ -141,6 +139,21 @@ def labelled_windows(run: Run, labels: str) -> pd.DataFrame:
     """As :func:`windows`; for ``faults`` without what is no fault of a worker."""
     faultless = labels == "faults" and run.plan.attrs.get("pattern") in BY_TURNS
     return windows(replace(run, plan=run.plan[:0]) if faultless else run)  # such a plan has a window per iteration
+
+
+def located(run: Run, rows: pd.DataFrame, plan: pd.DataFrame) -> pd.DataFrame:
+    """Where each of ``rows`` straggles, if it does: ``place`` and ``part``, as :func:`prediction.places` reads them.
+
+    ``plan``: from :func:`labelled_windows`. The part is that which the kind of disturbance slows down; where several
+    kinds are planned it is unknown (empty).
+    """
+    place = rows["worker"].to_numpy().copy()
+    for target in run.plan["target"].unique() if len(plan) else ():
+        if len(mine := workers_of(run, target)) > 1:
+            place[np.isin(place, list(mine))] = -1 - min(mine)
+    kinds = {kind for kind in run.plan["kind"].unique() if kind not in NOT_SLOWER}
+    parts = {"send" if kind == "bandwidth" else "compute" for kind in kinds}
+    return pd.DataFrame({"place": place, "part": parts.pop() if len(parts) == 1 else ""}, index=rows.index)
 
 
 def _work(rows: pd.DataFrame, run: Run) -> pd.Series:
@@ -168,7 +181,9 @@ def planned(rows: pd.DataFrame, plan: pd.DataFrame) -> pd.Series:
     """
     begun, end, worker = (rows[name].to_numpy() for name in ("begun_s", "t", "worker"))
     covered = np.zeros(len(rows), dtype="bool")
-    for one in plan.itertuples():
-        met = one.start_s <= begun if one.slept else one.start_s < end
-        covered |= (worker == one.worker) & met & (begun < one.end_s)
+    for (number, slept), mine in plan.groupby(["worker", "slept"]):
+        here = np.flatnonzero(worker == number)
+        starts, ends = np.sort(mine["start_s"].to_numpy()), np.sort(mine["end_s"].to_numpy())
+        opened = np.searchsorted(starts, begun[here], side="right") if slept else np.searchsorted(starts, end[here])
+        covered[here] |= opened > np.searchsorted(ends, begun[here], side="right")  # more have opened than closed
     return pd.Series(covered, index=rows.index, dtype="boolean")

@@ -39,10 +39,7 @@ from runtime.house import INSTALLED, NAME, ROOT
 from runtime.run.probing import refuse_unwritable_folder
 from stragglab.grids.answering import answer
 from stragglab.grids.experiment_pages import run_all
-from stragglab.grids.experiments import (
-    commit_of,
-    known_specs,
-)
+from stragglab.grids.experiments import SCORES, commit_of, known_specs
 from stragglab.grids.grid import GRID, JobFailed, Runner
 from stragglab.grids.of_experiment import FILE
 from stragglab.grids.times import TIMES
@@ -124,6 +121,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     for name in asked.names:
         ours = (
             *GRID,
+            SCORES,
             TIMES,
             "runs.csv",
             "table.*",
@@ -134,7 +132,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
             f"{name}.*",
             f"{name}_claims.csv",
         )
-        refuse_unwritable_folder("-o", asked.out / name, ours, (*GRID, TIMES, "runs.csv"))
+        refuse_unwritable_folder("-o", asked.out / name, ours, (*GRID, SCORES, TIMES, "runs.csv"))
     if not asked.names and not asked.list:
         refuse(f"no experiment named; there are {', '.join(known)}")
     asked.seeds = numbers_of("seeds", asked.seeds) if asked.seeds is not None else None

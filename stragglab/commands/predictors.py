@@ -4,6 +4,7 @@ python run.py predictors runs/2024-11-21_08-00-00_bsp_transient_seed0
 python run.py predictors runs/a_sweep --labels plan --predictors ema,narx,nvrx,oracle
 python run.py predictors runs/a_sweep --predictors nvrx,nvrx:threshold=0.8,nvrx:scores=relative:window_iters=5
 python run.py predictors runs/a_sweep --predictors ema,my_lab.predictor.Mine:factor=2 project=my_lab
+python run.py predictors --hidden 3 strategy=bsp straggler=transient --labels plan   # three new live jobs
 
 Every predictor receives the record's events in order and is asked, whenever a worker begins an iteration, whether that
 iteration will straggle; it knows only what had ended by then. Its tags are compared with the truth:
@@ -16,6 +17,9 @@ FP is the share of non-straggling iterations that were tagged, FN the share of s
 worker straggled in an iteration: a different question, not to be mixed with the first. Lead time is the start of an
 episode of straggling minus the first tag of the alarm that covers it: negative is late.
 
+With --hidden N, settings of a job take the place of records: N jobs are run, each with a seed that is drawn then. Their
+records, which say it, appear in OUT/records when all predictors have answered: nobody can have fitted anything to it.
+
 It writes predictors.png with the numbers of its rates as CSV next to it, predictors_all.csv (every job, worker and
 level), and lead_times.csv (every episode). docs/predictors.md describes the predictors. The exit code is 0, or 2 for
 invalid input.
@@ -25,9 +29,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import isnan
 from pathlib import Path
+from secrets import randbelow
+from shutil import copytree
+from tempfile import TemporaryDirectory
 
 import pandas as pd
 from rich.console import Console
@@ -45,10 +52,18 @@ from runtime.errors import ConfigError, print_error, refuse
 from runtime.house import NAME
 from runtime.record.progress import counted
 from runtime.run.probing import refuse_unwritable_folder
+from stragglab.running import RunFailed
+from stragglab.running import run as run_job
 from stragglab.tables.predictor_scores import ORACLE, checked_tolerance, parse, received, tagged, without_resources
 from stragglab.terminal.finding import readable
+from stragglab.terminal.lists import number_of
 from stragglab.terminal.sheets import print_titled
 
+RECORDS = "records"
+"""The folder of records with hidden seeds, within the output's folder."""
+OURS = ("predictors*.*", "lead_times.csv", RECORDS)
+SEEDS = 2**31
+"""Seeds are drawn below this."""
 KEPT = "the records are as they were; the same command starts again"
 """Printed after a signal."""
 
@@ -63,16 +78,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     console = Console(highlight=False, markup=False)
     try:
         arguments = _parser().parse_args(adopt(sys.argv[1:] if argv is None else argv))
-        refuse_unwritable_folder("--out", arguments.out, ("predictors*.*", "lead_times.csv"), ("predictors_all.csv",))
+        refuse_unwritable_folder("--out", arguments.out, OURS, ("predictors_all.csv",))
+        if arguments.hidden is not None:
+            arguments.hidden = number_of("hidden", arguments.hidden, least=1)
         tolerance_frac = checked_tolerance(arguments.tolerance_frac)
         asked = parse(arguments.predictors, tolerance_frac)
-        paths = _paths(arguments.folders)
-        runs = readable(counted(paths, len(paths), "reading records"))
-        if arguments.predictors is None and not all(len(windows(run)) for run in runs):
-            asked = [each for each in asked if each.name != ORACLE]
-        if not all(received(run) for run in runs):
-            asked = without_resources(asked, arguments.predictors)
-        rows = pd.concat(list(tagged(runs, asked, arguments.labels, tolerance_frac)), ignore_index=True)
+        with TemporaryDirectory(prefix="hidden-") as hidden:
+            if arguments.hidden:
+                new = (Path(hidden) / f"{place}" for place in range(arguments.hidden))
+                paths = [_run_hidden(arguments.folders, path) for path in new]
+            else:
+                paths = _paths(map(Path, arguments.folders))
+            runs = readable(counted(paths, len(paths), "reading records"))
+            if arguments.predictors is None and not all(len(windows(run)) for run in runs):
+                asked = [each for each in asked if each.name != ORACLE]
+            if not all(received(run) for run in runs):
+                asked = without_resources(asked, arguments.predictors)
+            rows = pd.concat(list(tagged(runs, asked, arguments.labels, tolerance_frac)), ignore_index=True)
+            for path, run in zip(paths, runs, strict=True) if arguments.hidden else ():
+                copytree(path, _out_of(arguments) / RECORDS / f"seed{run.meta['seed']}")
         for line in report(rows, runs, arguments, tolerance_frac, console):
             console.print(line, soft_wrap=True)
     except (RecordError, ConfigError, OSError) as error:
@@ -83,7 +107,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 # ---- what was asked -------------------------------------------------------------------------------------------------
 
 
-def _paths(folders: Sequence[Path]) -> list[Path]:
+def _run_hidden(settings: Sequence[str], into: Path) -> Path:
+    """Run a job with a seed that is drawn now, and return where its record is; raises :class:`ConfigError`."""
+    if strange := [word for word in settings if "=" not in word or word.startswith("seed=")]:
+        raise ConfigError(f"--hidden: {strange[0]}: must be a setting of a job, and not its seed")
+    try:
+        return run_job(*settings, f"seed={randbelow(SEEDS)}", "draw=false", into=into).path
+    except RunFailed as error:
+        raise ConfigError(f"--hidden: {error}") from None
+
+
+def _paths(folders: Iterable[Path]) -> list[Path]:
     found: list[Path] = []
     for folder in folders:
         if not (here := find_runs(folder)):
@@ -109,7 +143,7 @@ def report(
         print_titled(console, [Sheet(_title(str(group), mine, arguments.labels), HEADS, list(found))])
     if scored[["precision", "recall", "false_positive_rate"]].isna().any(axis=None):
         console.print(f"{DASH}: undefined, as no iteration was tagged (precision) or none straggled (FN)")
-    out = arguments.out or _default_out(arguments.folders)
+    out = _out_of(arguments)
     truth = f"labels: {arguments.labels}" + (
         f" (over {tolerance_frac:.0%} slower)" if arguments.labels == "realised" else ""
     )
@@ -141,15 +175,20 @@ def _cells(scored: pd.DataFrame, leads: pd.DataFrame) -> Iterator[list[str]]:
         yield [str(name), *(number(100 * value, ".1f") for value in (*job, *anybody)), *counts, spread]
 
 
-def _default_out(folders: Sequence[Path]) -> Path:
-    return folders[0] / "prediction" if len(folders) == 1 else Path("out") / "prediction"
+def _out_of(arguments: argparse.Namespace) -> Path:
+    folders = [] if arguments.hidden else arguments.folders
+    usual = Path(folders[0], "prediction") if len(folders) == 1 else Path("out", "prediction")
+    return arguments.out or usual
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"{NAME} predictors", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folders", metavar="RUN_DIR", nargs="+", type=Path, help="a run, or a directory of runs")
+    parser.add_argument("folders", metavar="RUN_DIR", nargs="+", help="a run, or a directory of runs")
+    parser.add_argument(
+        "--hidden", metavar="N", help="run N jobs with seeds that nobody knows; RUN_DIR are their settings"
+    )
     parser.add_argument("--labels", choices=LABELS, default=LABELS[0], help="the truth (default: %(default)s)")
     parser.add_argument(
         "--predictors",

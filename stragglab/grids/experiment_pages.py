@@ -103,7 +103,7 @@ def report_one(spec: Spec, asked: argparse.Namespace, console: Console, times: p
             partial = True
             said = f"{spec.name}: {due - len(runs)} of {due} records are missing, so no page is changed"
             console.print(said, soft_wrap=True)
-        results = collect(spec, runs)
+        results = collect(spec, runs, out)
     report(results, asked, out, console, partial=partial)
     if not of_paper(spec) and spec.recorded and not spec.clusters:
         compare_records(spec, out, console)

@@ -7,11 +7,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
+import pandas as pd
 from omegaconf import OmegaConf
 from rich.console import Console
 
@@ -25,6 +26,7 @@ from analysis.measures.agreement import PACED, SIDE, SIDES
 from analysis.records.cluster import Cluster
 from analysis.records.either import Record, load_record
 from analysis.records.load import RecordError, Run
+from analysis.records.sums import SUMS
 from analysis.reports.fidelity import processor_speed
 from reading import Unreadable
 from reading.plain import load_yaml
@@ -38,11 +40,12 @@ from runtime.record.meta import describe_versions
 from runtime.record.progress import counted
 from runtime.run.preflight import preflight
 from runtime.virtual.costs import load_costs
+from stragglab.grids.code import sha256_of
 from stragglab.grids.forks import in_forks, processors, run_here
 from stragglab.grids.grid import QUIET, Runner, fill, quoted, record_of, run_child
 from stragglab.tables.coding import coding
 from stragglab.tables.delayed_sgd import delayed_sgd
-from stragglab.tables.predictor_rates import RatesOf, fitted_of, rates_of
+from stragglab.tables.predictor_rates import RatesOf, fitted_of, rates_of, tuned
 from stragglab.tables.transfers import delays, groups, replicas, transfers
 from stragglab.vouching.fitted_since import fitted_since
 
@@ -54,6 +57,13 @@ TABLES = {
     **{"transfers": transfers, "delays": delays, "groups": groups, "replicas": replicas},
 }
 """Tables by the name that experiments use."""
+SCORES = "scores"
+"""The folder of the scores of predictors, a file per record, within an experiment's folder."""
+SCORING = (
+    *(Path("analysis", "measures", name) for name in ("prediction.py", "prediction_labels.py", "injections.py")),
+    Path("stragglab", "tables", "predictor_rates.py"),
+)
+"""Scores depend on these files and on the predictors."""
 APART = ("hydra", "names")
 """Parts of a stored configuration that do not describe the job."""
 
@@ -227,15 +237,15 @@ def read_records(spec: Spec, out: Path) -> list[tuple[Cell, Record]]:
     return runs
 
 
-def collect(spec: Spec, runs: Sequence[tuple[Cell, Record]]) -> Results:
-    """Measures of all runs; the records of the first seed are kept in memory."""
+def collect(spec: Spec, runs: Sequence[tuple[Cell, Record]], out: Path) -> Results:
+    """Measures of all runs; the records of the first seed are kept in memory. ``out``: for scores of predictors."""
     single = [(cell, run) for cell, run in runs if isinstance(run, Run)]
     sets = [(cell, run) for cell, run in runs if isinstance(run, Cluster)]
     scorers = fitted_of(spec)
     frame, samples = measure_sets(spec, sets) if sets else (None, pooled([]))
     return Results(
         spec=spec,
-        runs=measure_runs(spec, single, scored_in_forks(spec, single)) if frame is None else frame,
+        runs=measure_single(spec, single, out) if frame is None else frame,
         samples=samples,
         metas=[{**run.meta, "fitted": [*(run.meta.get("fitted") or ()), *scorers]} for _, run in runs],
         claims=claims_of(spec),
@@ -246,21 +256,41 @@ def collect(spec: Spec, runs: Sequence[tuple[Cell, Record]]) -> Results:
     )
 
 
-def scored_in_forks(spec: Spec, runs: Sequence[tuple[Cell, Run]]) -> RatesOf | None:
-    """Scores of the predictors of ``spec`` on these runs, several at a time; None if it has none."""
+def measure_single(spec: Spec, runs: Sequence[tuple[Cell, Run]], out: Path) -> pd.DataFrame:
+    """The frame of single jobs, with a row for every predictor that is scored on them."""
+    frame = measure_runs(spec, runs, scored_in_forks(spec, runs, out))
+    return tuned(spec, frame) if spec.predictors else frame
+
+
+def scored_in_forks(spec: Spec, runs: Sequence[tuple[Cell, Run]], out: Path) -> RatesOf | None:
+    """Scores of the predictors of ``spec`` on these runs, several at a time; None if it has none.
+
+    Scores stay in ``out`` and are not made again while record, predictors and code are the same.
+    """
     if (rates := rates_of(spec)) is None:
         return None
-    with TemporaryDirectory(prefix="scores-") as folder:
+    folder, by_name = out / SCORES, {cell.name: run for cell, run in runs}
+    folder.mkdir(parents=True, exist_ok=True)
+    own = (path.relative_to(ROOT) for path in (ROOT / "predictors").rglob("*") if path.suffix in (".py", ".npz"))
+    asked = msgspec.json.encode([spec.predictors, spec.labels, sha256_of([*own, *SCORING])])
+    sums = {name: sha256(asked + (run.path / SUMS).read_bytes()).hexdigest() for name, run in by_name.items()}
 
-        def work(name: str) -> int:
-            Path(folder, name).write_text(json.dumps(rates(runs[int(name)][1])))
-            return 0
+    def there(name: str) -> Any:
+        try:
+            found = json.loads((folder / f"{name}.json").read_text())
+        except (OSError, ValueError):  # none, or half of one
+            return None
+        return found["rates"] if found["of"] == sums[name] else None
 
-        forks = in_forks(map(str, range(len(runs))), work, processors())
-        for name, code in counted(forks, len(runs), "scoring predictors"):
-            if code:
-                raise RecordError(f"{runs[int(name)][1].path}: the predictors of {spec.name} could not be scored on it")
-        found = {run.path: json.loads(Path(folder, str(place)).read_text()) for place, (_, run) in enumerate(runs)}
+    def work(name: str) -> int:
+        (folder / f"{name}.json").write_text(json.dumps({"of": sums[name], "rates": rates(by_name[name])}))
+        return 0
+
+    missing = [name for name in by_name if there(name) is None]
+    for name, code in counted(in_forks(missing, work, processors()), len(missing), "scoring predictors"):
+        if code:
+            raise RecordError(f"{by_name[name].path}: the predictors of {spec.name} could not be scored on it")
+    found = {run.path: there(name) for name, run in by_name.items()}
     return lambda run: found[run.path]
 
 

@@ -7,14 +7,18 @@ straggles if it took 20 % longer than the concurrent iterations of the other wor
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
-from analysis.experiments.spec import Prediction, Spec, SpecError
-from analysis.measures.prediction import RATES, alarms, rates
-from analysis.measures.prediction_labels import labelled_windows, losses, timed, truth
+import pandas as pd
+
+from analysis.experiments.spec import PREDICTOR, TUNED, Prediction, Spec, SpecError
+from analysis.measures.prediction import RATES, alarms, places, rates
+from analysis.measures.prediction_labels import labelled_windows, located, losses, timed, truth
 from analysis.records.load import Run
-from predictors.backtest import backtest
+from predictors.backtest import asked as queries
+from predictors.backtest import replayed
 from predictors.registry import straggler_predictor
-from predictors.stragglers import PredictsByFile
+from predictors.stragglers import NamesPart, PredictsByFile
 from stragglab.tables.predictor_scores import ORACLE, observed, planned_windows
 
 RatesOf = Callable[[Run], dict[str, dict[str, float]]]
@@ -32,7 +36,8 @@ def rates_of(spec: Spec) -> RatesOf | None:
         try:
             if asked.name == ORACLE and spec.labels == "realised":
                 raise ValueError(f"{ORACLE}: reads the plan; add labels: plan")
-            straggler_predictor(asked.name, asked.settings)
+            for more in [{}, *({key: value} for key, some in asked.tune.items() for value in some)]:
+                straggler_predictor(asked.name, {**asked.settings, **more})
         except ValueError as error:
             raise SpecError(f"{spec.name}: predictors.{level}: {error}") from None
     return lambda run: scored(run, spec.predictors, spec.labels)
@@ -45,15 +50,52 @@ def fitted_of(spec: Spec) -> list[str]:
 
 
 def scored(run: Run, asked: dict[str, Prediction], labels: str = "realised") -> dict[str, dict[str, float]]:
-    """Return by level the rates over all iterations of all workers; NaN if nothing straggled, or nothing was tagged."""
+    """Return by level the rates over all iterations of all workers; NaN if nothing straggled, or nothing was tagged.
+
+    A level with ``tune`` has further ones, named by :func:`tuned_name`: a setting is changed, all else is the same.
+    """
     rows = timed(run)
-    label = truth(run, rows, labels)
+    label, windows = truth(run, rows, labels), labelled_windows(run, labels)
     known, seen, lost = label.notna().to_numpy(), observed(rows), losses(run)
-    plan = planned_windows(labelled_windows(run, labels))
-    found = {}
+    rows = pd.concat([rows[["worker", "iteration", "begun_s"]], located(run, rows, windows)], axis="columns")
+    plan, found = planned_windows(windows), {}
+    steps = {lead_s: replayed(seen, lost, lead_s) for lead_s in {one.lead_s for one in asked.values()}}
     for level, one in asked.items():
-        tags = backtest(straggler_predictor(one.name, one.settings, plan), seen, lost, one.lead_s)
-        mine = rows.assign(label=label, tag=tags)[known].astype({"label": "bool"})
-        every = rates(mine["label"].to_numpy(), mine["tag"].to_numpy())
-        found[level] = {**{name: every[name] for name in RATES}, **alarms(mine)}
+        choices = {tuned_name(level, key, value): {key: value} for key, some in one.tune.items() for value in some}
+        for name, more in {level: {}, **choices}.items():
+            predictor = straggler_predictor(one.name, {**one.settings, **more}, plan)
+            naming = predictor if isinstance(predictor, NamesPart) else None
+            tags, said = [False] * len(rows), [""] * len(rows)
+            for step, tagged in queries(predictor, steps[one.lead_s]):
+                if step.worker in tagged:
+                    tags[step.order] = True
+                    said[step.order] = naming.part if naming else ""
+            mine = rows.assign(label=label, tag=tags, said=said)[known].astype({"label": "bool"})
+            every = rates(mine["label"].to_numpy(), mine["tag"].to_numpy())
+            found[name] = {**{name: every[name] for name in RATES}, **alarms(mine), **places(mine)}
     return found
+
+
+def tuned_name(level: str, setting: str, value: float) -> str:
+    """Name of a level whose setting has another value."""
+    return f"{level}:{setting}={value:g}"
+
+
+def tuned(spec: Spec, frame: pd.DataFrame) -> pd.DataFrame:
+    """Choose among the settings of every level with ``tune``, and say which in the column ``setting``.
+
+    The seeds at even places choose: the setting with the highest mean ``score`` over their cells, the published one if
+    it is as good. The rows of the others with that setting are the level ``NAME_tuned``; the rest is left out.
+    """
+    frame = frame.assign(setting="")
+    tuning, kept = frame["seed"].isin(spec.seeds[::2]), [frame[frame[PREDICTOR].isin(spec.predictors)]]
+    for level, one in spec.predictors.items():
+        choices = [tuned_name(level, key, value) for key, some in one.tune.items() for value in some]
+        mine = frame[tuning & frame[PREDICTOR].isin([level, *choices])]
+        means = mine.groupby([PREDICTOR, *spec.axes])["score"].mean().groupby(PREDICTOR).mean()
+        best = max([level, *choices], key=lambda name: means.get(name, -inf))
+        chosen = frame[~tuning & (frame[PREDICTOR] == best)]
+        if one.tune:
+            setting = best.partition(":")[2] or "as published"
+            kept.append(chosen.assign(setting=setting, **{PREDICTOR: level + TUNED}))
+    return pd.concat(kept, ignore_index=True)

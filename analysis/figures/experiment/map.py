@@ -19,6 +19,7 @@ from analysis.figures.names import shown_name, shown_title
 from analysis.figures.page import new_page, save, styled
 from analysis.figures.style import INK
 from analysis.measures.harm import CELL, TOLERATED, Cell, cells_of
+from analysis.measures.small_samples import interval, interval_of_times, median
 
 CELL_IN, MARGIN_IN = 0.135, 1.5
 """Height of a row; of all else above and below the panels."""
@@ -61,8 +62,31 @@ def draw(path: Path, results: Results) -> Path:
             compared = f"{drawn.label} (dots: more than {TOLERATED:g}; grey: refused or failed)"
             bar.set_label(compared if drawn.value == PAIRED else drawn.along_label or drawn.label)
             bar.outline.set_visible(False)
-    shown = [(cell.workers, cell.straggler, cell.strategy, cell.outcome, cell.ratio) for cell in cells]
-    return save(page, path, pd.DataFrame(shown, columns=[*_axes(results), "outcome", "ratio"]))
+    return save(page, path, _numbers(results))
+
+
+def _numbers(results: Results) -> pd.DataFrame:
+    """A row per cell: ``outcome``, ``seeds``, and median and interval of every measure of the page's table."""
+    spec, runs = results.spec, results.runs
+    if "outcome" not in runs:
+        runs = runs.assign(outcome=np.where(runs["completed"], "done", "cut"))
+    axes = [axis for axis in _axes(results) if axis]
+    measures = [*(spec.numbers.columns if spec.numbers else [spec.figure.value])]
+    rows = []
+    for levels, mine in runs[runs[spec.figure.by].isin(spec.levels[spec.figure.by])].groupby(axes, sort=False):
+        worst = next((state for state in ("failed", "refused", "cut") if (mine["outcome"] == state).any()), "done")
+        row = {**dict(zip(axes, levels, strict=True)), "outcome": worst, "seeds": len(mine)}
+        row |= {"setting": mine["setting"].iloc[0]} if "setting" in mine else {}
+        for name in measures:
+            values = mine[name].dropna().tolist()
+            found = (median(values), *(interval_of_times if name == PAIRED else interval)(values))
+            row |= dict(zip((name, f"{name}_low", f"{name}_high"), map(_rounded, found), strict=True))
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
 
 
 def cells_shown(results: Results) -> list[Cell]:

@@ -9,10 +9,12 @@ from math import lgamma as log_gamma
 import numpy as np
 import pytest
 
-from analysis.measures.prediction import alarms, rates
+from analysis.measures.prediction import alarms, places, rates
 from predictors.by_chance import ByChance
 from predictors.by_work import ByWork
 from predictors.change_point import PRIOR_COUNT, PRIOR_DEVIATION, PRIOR_FREEDOM, ChangePoint, RunLengths
+from predictors.fixed_duration import SlowFor
+from predictors.oracle import Oracle, PlannedWindow
 from predictors.outlier import outliers
 from predictors.registry import straggler_predictor
 from predictors.stage_frontier import StageFrontier
@@ -116,14 +118,17 @@ def by_enumeration(values: list[float], hazard: float) -> dict[int, float]:
 )
 @pytest.mark.parametrize("hazard", [0.004, 0.2])
 def test_run_lengths_are_those_of_all_segmentations(values: list[float], hazard: float) -> None:
-    """Adams and MacKay's recursion against brute force over every set of change points."""
-    runs = RunLengths(values[0], hazard)
-    for value in values:
-        runs.add(value)
-    brute = by_enumeration(values, hazard)
-    found = dict(zip(runs.lengths.tolist(), np.exp(runs.log_p).tolist(), strict=True))
+    """Adams and MacKay's recursion against brute force over every set of change points; other series change nothing."""
+    runs, likeliest = RunLengths(hazard), {3: 0}
+    for place, value in enumerate(values):
+        runs.add({7: 5.0 - place})
+        likeliest = runs.add({3: value} if place % 2 else {5: 1.0, 3: value})
+    brute, mine = by_enumeration(values, hazard), runs.series == 3
+    found = dict(zip(runs.lengths[mine].tolist(), np.exp(runs.log_p[mine]).tolist(), strict=True))
     assert found == pytest.approx({length: brute[length] for length in found}, rel=1e-3, abs=1e-5)
-    assert runs.likeliest == max(brute, key=lambda length: brute[length])
+    assert likeliest[3] == max(brute, key=lambda length: brute[length])
+    runs.forget(3)
+    assert {*runs.series.tolist()} == {5, 7}
 
 
 def series(predictor: ChangePoint, levels: list[tuple[int, float]], noise: float = 0.01) -> list[bool]:
@@ -193,3 +198,90 @@ def test_alarms_are_counted_by_episode_and_by_iteration() -> None:
     calm = alarms(rows.assign(label=False, tag=False))
     assert calm.pop("false_alarms_per_1000") == 0.0
     assert np.isnan(list(calm.values())).all()
+
+
+def test_places_are_judged_by_step_and_abstention_apart() -> None:
+    """Workers 0 and 1 share a host, which is slow in steps 0 to 2: it is named alone, with worker 2, and not at all."""
+    import pandas as pd
+
+    tags = [{0}, {1, 2}, set(), {2}, set()]
+    rows = [
+        (
+            step,
+            worker,
+            0 if worker < 2 else worker,
+            step < 3 and worker < 2,
+            worker in tagged,
+            "data" if step else "send",
+        )
+        for step, tagged in enumerate(tags)
+        for worker in range(4)
+    ]
+    frame = pd.DataFrame(rows, columns=["iteration", "worker", "place", "label", "tag", "said"]).assign(part="send")
+    frame.loc[~frame["tag"], "said"] = ""
+    assert places(frame) == {
+        "located_frac": (1 + 1 / 2) / 2,
+        "part_frac": 1 / 2,
+        "abstained_frac": 1 / 3,
+        "score": 2 * 2 / (6 + 4),
+    }
+    calm = places(frame.assign(label=False))
+    assert calm["score"] == 2 / 5, "of five steps two accuse nobody"
+    assert np.isnan([calm["located_frac"], calm["abstained_frac"], calm["part_frac"]]).all()
+
+
+@pytest.mark.parametrize("guilty", [1, 2, 3])
+def test_chance_names_the_right_place_as_often_as_places_are_guilty(guilty: int) -> None:
+    """Of four workers ``guilty`` straggle in each step, so that this part of all accusations is right."""
+    import pandas as pd
+
+    predictor, rows = ByChance(probability=0.3), []
+    for step in range(3_000):
+        tagged = predictor.tags(float(step))
+        for worker in range(4):
+            rows.append((step, worker, worker, worker < guilty, worker in tagged))
+            predictor.update(Observation(float(step), worker, step, 1.0))
+    found = places(
+        pd.DataFrame(rows, columns=["iteration", "worker", "place", "label", "tag"]).assign(said="", part="")
+    )
+    assert found["located_frac"] == pytest.approx(guilty / 4, abs=0.04)
+    assert found["abstained_frac"] == pytest.approx(0.7**4, abs=0.04)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_oracle_answers_what_the_plan_says_at_any_time(seed: int) -> None:
+    """Against every window, one by one; windows may overlap, and iterations become shorter."""
+    chance = np.random.default_rng(seed)
+    starts = chance.uniform(0, 20, size=(12,))
+    plan = [
+        PlannedWindow(int(chance.integers(3)), start, start + float(chance.uniform(0.1, 4)), bool(chance.integers(2)))
+        for start in starts.tolist()
+    ]
+    oracle, shortest = Oracle(windows=plan), {0: 0.0, 1: 0.0, 2: 0.0}
+    for place, t in enumerate(np.sort(chance.uniform(0, 25, size=400)).tolist()):
+        expected = {
+            one.worker
+            for one in plan
+            if t < one.end_s and one.start_s <= (t if one.slept else t + shortest[one.worker])
+        }
+        assert oracle.tags(t) == expected
+        if place % 40 == 5:
+            worker, seconds = int(chance.integers(3)), float(chance.uniform(0.2, 1))
+            shortest[worker] = min(seconds, shortest[worker] or seconds)
+            oracle.update(Observation(t, worker, place, seconds))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_fastest_is_known_though_it_becomes_slower_or_leaves(seed: int) -> None:
+    """A worker is slow against the smallest latest time of all, as computed from scratch."""
+    chance, slow = np.random.default_rng(seed), SlowFor(0.2, 1e-9)
+    latest: dict[int, float] = {}
+    for number in range(300):
+        worker = int(chance.integers(5))
+        if chance.random() < 0.1:
+            latest.pop(worker, None)
+            slow.forget(worker)
+            continue
+        latest[worker] = float(chance.choice([1.0, 1.1, 1.3, 2.0]))
+        slow.observe_duration(float(number), worker, latest[worker])
+        assert (worker in slow.slow_since_s) == (latest[worker] > 1.2 * min(latest.values()))

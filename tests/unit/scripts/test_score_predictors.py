@@ -5,21 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import pandas as pd
 import pytest
 
-from analysis.experiments.spec import Prediction, Spec, SpecError
-from analysis.measures.prediction import RATES, alarms, scores
 from analysis.records.load import Run, load_run
 from predictors.registry import OF_RESOURCES, STRAGGLER_PREDICTORS
+from predictors.stragglers import Observation
 from runtime.config.project import SETTING, VARIABLE
+from stragglab.commands import predictors
 from stragglab.commands.predictors import main
-from stragglab.tables.predictor_rates import fitted_of, rates_of, scored
-from stragglab.tables.predictor_scores import parse, tagged
 from tests.support.records import Story, asp_story, bsp_story, disturbance
-from tests.unit.analysis.test_experiments import spec_of
 
 PLAN = [disturbance(0.1, 0.3, "worker:1", 0.1), disturbance(0.4, 0.7, "worker:2", 0.1)]
 BY_TIME = [name for name in STRAGGLER_PREDICTORS if name not in OF_RESOURCES]
@@ -51,6 +48,47 @@ def test_a_sweep_is_scored_into_a_table_a_figure_and_csv_files(sweep: Path, caps
     assert len(jobs) == 3 * len(BY_TIME)
     assert len(everything) == 3 * len(BY_TIME) * (4 + 2)
     assert set(pd.read_csv(out / "lead_times.csv")["predictor"]) == set(BY_TIME)
+
+
+class Looking:
+    """A predictor that looks for the record, which has the seed, whenever it is asked."""
+
+    found: ClassVar[list[Path]] = []
+    place: ClassVar[Path]
+
+    def update(self, observation: Observation) -> None: ...
+
+    def forget(self, worker: int) -> None: ...
+
+    def tags(self, t: float) -> frozenset[int]:
+        self.found.extend(self.place.rglob("*"))
+        return frozenset()
+
+
+def test_a_hidden_seed_is_written_when_the_predictors_have_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two jobs with different seeds, which no earlier folder has; the temporary records are gone afterwards."""
+    made: list[tuple[int, Path]] = []
+
+    def job(*settings: str, into: Path) -> Run:
+        (seed,) = (int(word.partition("=")[2]) for word in settings if word.startswith("seed="))
+        made.append((seed, into))
+        return load_run(bsp_story(seed=seed, **LONG).write(into))
+
+    monkeypatch.setenv("STRAGGLAB_ALLOW_TARGETS", __name__)
+    monkeypatch.setattr(predictors, "run_job", job)
+    Looking.found, Looking.place = [], tmp_path / "out"
+    words = ["--predictors", f"{__name__}.Looking", "--out", str(tmp_path / "out")]
+    assert main(["--hidden", "2", "strategy=bsp", *words]) == 0
+    assert not Looking.found
+    records = sorted((tmp_path / "out" / "records").iterdir())
+    assert {load_run(path).meta["seed"] for path in records} == {seed for seed, _ in made}
+    assert len(records) == len({seed for seed, _ in made}) == 2
+    assert not any(path.exists() for _, path in made)
+    capsys.readouterr()
+    assert main(["--hidden", "1", "strategy=bsp", "seed=3", *words]) == 2
+    assert "--hidden: seed=3: must be a setting of a job, and not its seed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", OF_RESOURCES)
@@ -238,46 +276,3 @@ def test_one_that_cannot_be_built_is_refused_in_one_line(
     assert line.startswith("predictors: --predictors: ")
     assert line.count("\n") == 1
     assert said in line
-
-
-@pytest.fixture(params=[bsp_story, asp_story], ids=["bsp", "asp"])
-def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
-    return load_run(request.param(epochs=6, plan=PLAN).write(tmp_path / "run"))
-
-
-def test_rates_are_those_of_the_script_that_scores_records(run: Run) -> None:
-    rows = next(tagged([run], parse("ema:alpha=0.5", 0.2), "realised", 0.2))
-    job = scores(rows).set_index("level").loc["job"]
-    found = scored(run, {"mine": Prediction(name="ema", settings={"alpha": 0.5})})
-    expected = {**{name: job[name] for name in RATES}, **alarms(rows)}
-    assert found == {"mine": pytest.approx(expected, nan_ok=True)}
-    assert 0 < found["mine"]["false_negative_rate"] < 1
-
-
-def test_who_is_asked_earlier_knows_less(run: Run) -> None:
-    """Three iterations earlier nearly every episode is missed for longer."""
-    now, early = Prediction(name="last_value"), Prediction(name="last_value", lead_s=0.2)
-    found = scored(run, {"now": now, "early": early})
-    assert found["early"]["false_negative_rate"] > found["now"]["false_negative_rate"]
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "said"),
-    [("emma", {}, "emma"), ("ema", {"beta": 1}, "beta"), ("oracle", {}, "oracle: reads the plan; add labels: plan")],
-)
-def test_an_impossible_predictor_is_refused_before_any_run(
-    name: str, settings: dict[str, Any], said: str, tmp_path: Path
-) -> None:
-    spec: Spec = spec_of(tmp_path, predictors={"one": {"name": name, "settings": settings}})
-    with pytest.raises(SpecError, match=r"toy_table: predictors\.one: ") as caught:
-        rates_of(spec)
-    assert said in str(caught.value)
-
-
-def test_captions_name_the_files_that_predictors_were_scored_with(tmp_path: Path) -> None:
-    asked = {name: {"name": name} for name in ("star", "ema", "lstm_ratio")}
-    found = fitted_of(
-        spec_of(tmp_path, predictors=asked | {"again": {"name": "star", "settings": {"regressor": "mlp"}}})
-    )
-    assert [name.split()[0] for name in found] == ["deviation", "resources"]
-    assert (fitted_of(spec_of(tmp_path)), rates_of(spec_of(tmp_path))) == ([], None)
