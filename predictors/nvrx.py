@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
+
+import numpy as np
 
 from predictors.recent import Recent
 from predictors.stragglers import Observation
 from reading.ranges import PositiveFrac, PositiveInt, check_settings
 
 SCORES = ("relative", "individual", "both")
+Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @final
@@ -43,35 +46,42 @@ class Nvrx:
         if self.scores not in SCORES:
             raise ValueError(f"scores={self.scores}: must be one of {', '.join(SCORES)}")
         self._recent = Recent(self.window_iters)
-        self._best_s: dict[int, float] = {}
+        self._own_s, self._best_s = np.full((2, 0), np.nan)
 
     def update(self, observation: Observation) -> None:
         """Add the iteration to its worker's window; only a full window is a reference, to ignore a lucky iteration."""
+        worker = observation.worker
         full = self._recent.add(observation) == self.window_iters
-        median_s = self._recent.median_s[observation.worker]
-        if full and median_s < self._best_s.get(observation.worker, float("inf")):
-            self._best_s[observation.worker] = median_s
+        if worker >= len(self._own_s):
+            more = np.full(worker + 1, np.nan)
+            self._own_s, self._best_s = np.append(self._own_s, more), np.append(self._best_s, more)
+        self._own_s[worker] = median_s = self._recent.median_s[worker]
+        if full and not median_s >= self._best_s[worker]:
+            self._best_s[worker] = median_s
 
     def forget(self, worker: int) -> None:
         self._recent.forget(worker)
-        self._best_s.pop(worker, None)
+        self._own_s[worker : worker + 1] = self._best_s[worker : worker + 1] = np.nan
 
-    def relative(self) -> dict[int, float]:
-        """Smallest median of all workers / own median, by worker."""
-        seconds = self._recent.median_s
-        least_s = min(seconds.values(), default=0.0)
-        return {worker: least_s / own_s for worker, own_s in seconds.items()} if len(seconds) > 1 else {}
+    def relative(self) -> Floats:
+        """[workers]: smallest median of all workers / own median; NaN without a median, or if nobody else has one."""
+        if len(self._recent.median_s) < 2:
+            return np.full_like(self._own_s, np.nan)
+        scores: Floats = np.fmin.reduce(self._own_s) / self._own_s
+        return scores
 
-    def individual(self) -> dict[int, float]:
-        """Own smallest median so far / own current median, by worker whose window has been full."""
-        return {worker: best_s / self._recent.median_s[worker] for worker, best_s in self._best_s.items()}
+    def individual(self) -> Floats:
+        """[workers]: own smallest median so far / own current median; NaN until the worker's window has been full."""
+        scores: Floats = self._best_s / self._own_s
+        return scores
 
     def tags(self, t: float) -> frozenset[int]:
         """Workers whose score is below the threshold now; none while there is only one worker."""
         if len(self._recent.median_s) < 2:
             return frozenset()
-        relative = self.relative() if self.scores != "individual" else {}
-        individual = self.individual() if self.scores != "relative" else {}
-        return frozenset(
-            worker for scores in (relative, individual) for worker, score in scores.items() if score < self.threshold
-        )
+        slow = np.zeros(len(self._own_s), dtype=bool)
+        if self.scores != "individual":
+            slow |= self.relative() < self.threshold
+        if self.scores != "relative":
+            slow |= self.individual() < self.threshold
+        return frozenset(np.flatnonzero(slow).tolist())
