@@ -35,7 +35,7 @@ class Card(NamedTuple):
     family: str
     does: str
     changes: str = ""
-    """What training is with it, of its first configuration that says so; likewise ``needs``."""
+    """How training differs, as the first configuration with such words says; likewise ``needs``."""
     needs: str = ""
 
 

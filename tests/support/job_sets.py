@@ -21,7 +21,7 @@ from runtime.config.parse import parse
 from runtime.run.jobs.checked import CheckedSet
 from runtime.run.jobs.checks import check_set
 from runtime.run.jobs.replay import run_set
-from strategies.protocol import Command, Compute, Event, Started, Strategy
+from strategies.protocol import Apply, Command, Compute, Event, Started, Strategy
 
 WORDS = (
     "runtime=virtual",
@@ -45,6 +45,17 @@ class Given:
 
     def submissions(self, seed: int) -> list[Submission]:
         return msgspec.convert(self.rows, list[Submission])
+
+
+@final
+@dataclass(kw_only=True)
+class Lawless(Strategy):
+    """Applies a gradient that does not exist."""
+
+    data: str = "dynamic"
+
+    def handle(self, event: Event) -> list[Command]:
+        return [Apply(grads=(999_999,), weights=(1.0,))] if isinstance(event, Started) else []
 
 
 @final

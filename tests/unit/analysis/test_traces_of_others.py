@@ -89,7 +89,7 @@ def test_an_array_without_its_bracket_is_whole_and_a_cut_trace_is_refused(tmp_pa
     for content in (json.dumps(events())[:-9], json.dumps({"traceEvents": events()})[:-9]):
         (tmp_path / "rank0.json").write_text(content)
         with pytest.raises(LogError, match=r"rank0.json: is no trace \(.*\); copy or profile it again"):
-            read_log(tmp_path)
+            read_log(tmp_path / "rank0.json")
     (tmp_path / "rank0.json").write_text('{"traceEvents": [{"ph": "X", "name": "ProfilerStep#1", "ts": 1, "dur": 0}]}')
     assert read_log(tmp_path / "rank0.json").steps == (1,)
 

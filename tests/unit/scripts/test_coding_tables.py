@@ -49,13 +49,12 @@ def test_the_times_of_naive_and_cyclic(cluster: str, s: str) -> None:
 
 
 def test_the_notes_say_from_how_many_workers_groups_decode() -> None:
-    found = re.findall(r"(\d+) and (\d+) of (\d+)", SPEC.notes)
-    assert len(found) == len(CLUSTERS) == 4
-    for cluster, (one, two, workers) in zip(CLUSTERS, found, strict=True):
+    found = re.findall(r"(\d+) and (\d+) of (\d+)\s+(?:workers )?\((?:Cluster-)?([A-D])", SPEC.notes)
+    assert [cluster for *_, cluster in found] == ["A", "C"]
+    for one, two, workers, cluster in found:
         for s, fewest in (("1", one), ("2", two)):
-            if (cluster, s) != ("D", "2"):  # seconds of search for its groups
-                group = computed(cluster, s, "coding_group_based")
-                assert (int(fewest), int(workers)) == (group["decode_from"], group["workers"])
+            group = computed(cluster, s, "coding_group_based")
+            assert (int(fewest), int(workers)) == (group["decode_from"], group["workers"])
 
 
 def test_a_row_for_every_cell() -> None:

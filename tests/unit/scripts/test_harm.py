@@ -216,7 +216,7 @@ def test_a_page_shows_the_map_that_was_drawn_for_it(tmp_path: Path) -> None:
     asked = Namespace(report=page, whole=False, redraw=False)
     assert report(jobs, {}, asked, Console(quiet=True)) == 0
     (picture,) = re.findall(r"!\[.*\]\((.+)\)", page.read_text())
-    assert pd.read_csv((tmp_path / picture).with_suffix(".csv"))["ratio"].tolist() == [0.9]
+    assert pd.read_csv((tmp_path / picture).with_suffix(".csv"))["jct_ratio"].tolist() == [0.9]
     assert pd.read_csv(page.with_suffix(".csv"))["jct_s"].tolist() == [10.0, 9.0]
 
 
@@ -231,7 +231,7 @@ def test_the_page_is_drawn_again_without_a_job(tmp_path: Path) -> None:
     again = merged(jobs_of([("asp", 0, "done", 8.0)]).assign(workers=16), page.with_suffix(".csv"))
     assert again.set_index("strategy")["jct_s"].to_dict() == {"bsp": 10.0, "asp": 8.0, "ssp": 9.0, "first_k": 9.5}
     front = pd.read_csv(tmp_path / "images" / "grid_front.csv")
-    assert dict(zip(front["strategy"], front["ratio"], strict=True)) == {"asp": 0.5, "ssp": 0.9}, (
+    assert dict(zip(front["strategy"], front["jct_ratio"], strict=True)) == {"asp": 0.5, "ssp": 0.9}, (
         "some strategies alone"
     )
 

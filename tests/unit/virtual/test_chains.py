@@ -129,7 +129,9 @@ class Chains:
         self.clock.at(at_s + self.costs.control_s, MESSAGE, self._told, told)
 
     def _told(self, given: GradientArrived) -> None:
-        self._say("arrived", msgspec.structs.astuple(given.timings), given.grad_id)
+        parts = msgspec.structs.asdict(given.timings)
+        assert not parts.pop("loader_s"), "a part that is younger than the digests"
+        self._say("arrived", tuple(parts.values()), given.grad_id)
         self.servers.schedule_update(self.clock.now, self.random.randint(1, 3))
         if self.random.random() < 0.9:
             self._begin(given.worker)

@@ -132,7 +132,9 @@ def test_orders_are_carried_out_in_their_order() -> None:
     clock, servers = Clock(), Servers(Costs(), model_state.num_parameters, 1, lambda target, t: (0.0, 0.0))
     about: dict[str, Any] = {"shares_memory": False, "seed": 0, "arrived": lambda *received: None}
     workers = Workers(clock, Costs(), (None,), servers, None, **about)
-    nobody: Any = SimpleNamespace(tell=scores.append, versions=SimpleNamespace(remember=lambda version: None))
+    nobody: Any = SimpleNamespace(
+        insides=None, tell=scores.append, versions=SimpleNamespace(remember=lambda version: None)
+    )
     port = VirtualPort(clock, TaskModels(servers, workers, model_state), nobody, nobody, -1.0)
     model_state.gradient(compute(0))
     port.evaluate(0, last=False)
