@@ -74,9 +74,6 @@ class Inside(NamedTuple):
     """Two stages, and the seconds that are added to every message between them."""
 
 
-CALM = Inside()
-
-
 class ReplicaProfile(DeviceProfile, frozen=True, kw_only=True):
     """A replica as a device: ranks share the work of a batch, which the other fields give for one rank that has all.
 

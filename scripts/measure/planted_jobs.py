@@ -68,7 +68,7 @@ def drawn(count: int, seed: int = 0) -> list[Truth]:
         replicas, stages = int(draw.integers(2, 4)), int(draw.integers(2, 5))
         micro_batches = int(draw.integers(stages, 8))
         last = stages - (cause in (SLOW_LINK, BOTH))
-        truth = Truth(cause, (replicas, stages, micro_batches), seed=number)
+        truth = Truth(cause, (replicas, stages, micro_batches), seed=seed * count + number)
         truth = replace(truth, rank=(int(draw.integers(replicas)), int(draw.integers(last))))
         if cause in (SLOW_RANK, BOTH, LONG_STAGE):
             truth = replace(truth, factor=float(draw.uniform(1.3, 3.0)))

@@ -29,6 +29,7 @@ from runtime.hybrid.operators import BACKWARD, FORWARD, Operator, Rank, Turns, j
 from runtime.hybrid.schedules import SCHEDULES
 from runtime.hybrid.step import Step
 from runtime.hybrid.what_if import WhatIf
+from runtime.record.progress import counted
 from scripts.measure.planted_jobs import (
     BOTH,
     FORWARD_S,
@@ -331,8 +332,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Print the result, or write it into a page, with the figures beside it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--report", metavar="FILE", type=Path, help="a page, whose marked part is replaced")
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="of the planted jobs (default: %(default)s)")
     asked = parser.parse_args(argv)
-    text = said([outcome_of(one) for one in drawn(JOBS)])
+    text = said([outcome_of(one) for one in counted(drawn(JOBS, asked.seed), JOBS, "planted jobs")])
     if asked.report is None:
         print(text)
         return 0

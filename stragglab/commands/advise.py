@@ -126,7 +126,8 @@ def _answer_of_operators(asked: argparse.Namespace) -> int:
         table, found = tabled(asked.logs[0])
     except LogError as error:
         return print_error("advise", error)
-    ranking = hybrid_cures.ranked(found)
+    with said_late("looking for the best cures ..."):
+        ranking = hybrid_cures.ranked(found)
     restart_s = RESTART_S if asked.restart_s is None else asked.restart_s
     cured = hybrid_cures.lines(ranking, table.steps, restart_s) if ranking else [hybrid_cures.TOO_LARGE]
     for line in (*lines(table, found), *cured):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping, Sequence
+from statistics import median
 
 import numpy as np
 import pytest
@@ -80,6 +81,33 @@ def test_nvrx_scores_against_the_fastest_and_against_oneself() -> None:
     assert predictor.relative()[:2].tolist() == [1.0, 1.0]
     assert predictor.tags(9.0) == {0, 1}
     assert received(Nvrx(window_iters=3, scores="relative"), *rounds).tags(9.0) == set()
+
+
+@given(st.data())
+@settings(deadline=None)
+def test_nvrx_follows_its_definition_whoever_comes_goes_and_returns(data: st.DataObject) -> None:
+    """Medians and smallest medians from each worker's list of times, anew after every iteration."""
+    window, kind = data.draw(st.integers(1, 4)), data.draw(st.sampled_from(["relative", "individual", "both"]))
+    predictor = Nvrx(window_iters=window, scores=kind)
+    times: dict[int, list[float]] = {}
+    for number in range(data.draw(st.integers(1, 30))):
+        worker = data.draw(st.integers(0, 5))
+        if data.draw(st.integers(0, 9)) == 0:
+            predictor.forget(worker)
+            times.pop(worker, None)
+        else:
+            iter_s = data.draw(st.sampled_from([1.0, 1.25, 1.5, 2.0, 4.0]))
+            predictor.update(Observation(t=float(number), worker=worker, iteration=number, iter_s=iter_s))
+            times.setdefault(worker, []).append(iter_s)
+        slow = set[int]()
+        for one, own in times.items():
+            medians = [median(own[:end][-window:]) for end in range(window, len(own) + 1)]
+            now_s = median(own[-window:])
+            if kind != "individual" and min(median(other[-window:]) for other in times.values()) / now_s < 0.7:
+                slow.add(one)
+            if kind != "relative" and medians and min(medians) / now_s < 0.7:
+                slow.add(one)
+        assert predictor.tags(0.0) == (slow if len(times) > 1 else set())
 
 
 def test_the_oracle_reads_windows_that_are_half_open_and_may_overlap() -> None:

@@ -12,7 +12,7 @@ import pytest
 from injectors.plan import Disturbance, build_plan, parse_plan, plan_json
 from injectors.schedule import Schedule
 from runtime.cluster.device import DeviceProfile
-from runtime.cluster.replica import CALM, DisturbedRank, Inside, ReplicaProfile, as_replicas, parse_replica
+from runtime.cluster.replica import DisturbedRank, Inside, ReplicaProfile, as_replicas, parse_replica
 from runtime.hybrid.step import Step
 from runtime.virtual.costs import Costs
 from strategies.basic.bsp import BSP
@@ -169,7 +169,7 @@ def test_a_worker_s_own_disturbance_adds_to_those_inside() -> None:
     """In gpipe each rank's part is linear, so the sum is that of all parts."""
     profile = replica(LINEAR, **PIPELINE)
     rank = DisturbedRank(2, 1, 0.0, 0.5)
-    assert profile.added(64, 1, CALM) == (0.0, 0.0)
+    assert profile.added(64, 1, Inside()) == (0.0, 0.0)
     assert profile.added(64, 1, Inside(0.25, (rank,)))[1] == pytest.approx(0.25 + 8 * 0.5 / (8 + 3))
 
 
