@@ -93,7 +93,7 @@ UNABLE: tuple[Unable, ...] = (
         _ps,
         "topology=ps: servers hold the parameters, so workers have none of their own to step",
         "use topology=allreduce",
-        ("StepAlone",),
+        ("StepAlone", "Average"),
     ),
     Unable(
         "own steps and a collective that sums gradients",
@@ -114,7 +114,7 @@ UNABLE: tuple[Unable, ...] = (
         lambda job: job.topology.collective not in (None, "ring"),
         "topology.collective={topology.collective}: all replicas take part in every sum",
         "use topology.collective=ring",
-        (CHILDREN,),
+        (CHILDREN, "Average"),
     ),
     Unable(
         "replicas outside of the ring and parameter servers",

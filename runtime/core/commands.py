@@ -27,6 +27,7 @@ from strategies.protocol import (
     AnyCommand,
     AnyEvent,
     Apply,
+    Average,
     Checkpoint,
     Compute,
     Drop,
@@ -94,6 +95,8 @@ class Commands:
                 self.executor.apply(t, command)
             case StepAlone():
                 self.executor.step_alone(command)
+            case Average():
+                self.executor.own_steps.average(command)
             case Drop():
                 self.executor.drop(t, command)
             case Send():

@@ -192,6 +192,9 @@ class Port(Protocol):
     def step_alone(self, order: StepOrder) -> None:
         """Let a worker step its own parameters; the gradient is used up there."""
 
+    def average(self, workers: tuple[int, ...]) -> None:
+        """Let these workers continue from the mean of their own parameters."""
+
     def drop(self, grads: tuple[int, ...]) -> None:
         """Let servers discard these gradients; of a sum that they hold, the sum and all its members are named."""
 

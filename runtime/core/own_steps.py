@@ -9,7 +9,7 @@ from typing import final
 from runtime.core.job import Port, StepOrder
 from runtime.core.ledger import GradientLedger
 from runtime.core.membership import Membership
-from strategies.protocol import Grad, ProtocolError, StepAlone
+from strategies.protocol import Average, Grad, ProtocolError, StepAlone
 
 
 @final
@@ -44,6 +44,18 @@ class OwnSteps:
             lr = rate(self._samples[grad.worker] * len(self.members.here())) * command.lr_scale
             self._samples[grad.worker] += grad.samples
             self.port.step_alone(StepOrder(grad_id=grad_id, worker=grad.worker, lr=lr, samples=grad.samples))
+
+    def average(self, command: Average) -> None:
+        """Order that these workers continue from the mean of their own parameters."""
+        workers = command.workers
+        if len(workers) < 2 or len(set(workers)) != len(workers):
+            raise ProtocolError(f"{command}: needs at least two workers, and none twice")
+        for worker in workers:
+            if not self._samples[worker]:
+                raise self.ledger.error(worker, f"{command}: it has not stepped alone since the last update")
+            if worker in self.ledger.busy or worker in self.ledger.starved:
+                raise self.ledger.error(worker, f"{command}: only idle workers average")
+        self.port.average(workers)
 
     def check_drop(self, grads: Sequence[int]) -> None:
         """Refuse to discard a gradient that has moved parameters already."""

@@ -3,6 +3,8 @@
 Worker k moves its own w_k from the common w by its own optimizer. An update takes the moves w - w_k as gradients: the
 outer optimizer steps w by the sum of factor_k (w - w_k), the factors summing to 1. With outer SGD at rate 1 that is the
 average of the parameters. The states of workers' optimizers are never averaged.
+
+Between two updates the own parameters of some workers may become their mean, which keeps the mean of all.
 """
 
 from __future__ import annotations
@@ -53,6 +55,14 @@ class OwnSteps:
         np.subtract(common, self.params, out=out)
         if not self.optimizer.rule.sums:
             np.multiply(out, np.float32(factor), out=out)
+
+    def average(self, total: FloatVector, workers: int) -> None:
+        """Continue from the mean, given the sum of the parameters of so many workers.
+
+        A rule that counts samples keeps its whole counts, whose sum is exact.
+        """
+        if not self.optimizer.rule.sums:
+            np.multiply(total, np.float32(1.0 / workers), out=self.params)
 
     def settle(self, common: FloatVector) -> None:
         """Continue from common parameters, after an update by moves."""

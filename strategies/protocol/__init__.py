@@ -13,9 +13,10 @@ Of a strategy that needs ``Send`` the worker holds its gradient until it is sent
     Compute -> (parameters delivered, gradient computed) -> Ready -> Send -> (pushed) -> Arrived -> Apply | Drop
                                                                   -> Drop
 
-A worker may first move parameters of its own by its gradients, which the next ``Apply`` names with all others::
+A worker may first move parameters of its own by its gradients, which the next ``Apply`` names with all others; some
+workers may average such parameters meanwhile::
 
-    Compute -> Arrived -> StepAlone -> Compute -> Arrived -> StepAlone -> Apply
+    Compute -> Arrived -> StepAlone -> Average -> Compute -> Arrived -> StepAlone -> Apply
 
 Laws
 ----
@@ -44,6 +45,7 @@ from strategies.protocol.commands import EVER_S as EVER_S
 from strategies.protocol.commands import Allocate as Allocate
 from strategies.protocol.commands import AnyCommand as AnyCommand
 from strategies.protocol.commands import Apply as Apply
+from strategies.protocol.commands import Average as Average
 from strategies.protocol.commands import Checkpoint as Checkpoint
 from strategies.protocol.commands import Command as Command
 from strategies.protocol.commands import Compute as Compute

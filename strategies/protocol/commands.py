@@ -85,6 +85,16 @@ class StepAlone(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True
     lr_scale: float = 1.0
 
 
+class Average(Command, frozen=True, kw_only=True, tag=True):
+    """Let these workers, two or more, continue from the mean of their own parameters; each counts the same.
+
+    All of them are idle and have stepped alone since the last update. Gradients stay unused, and workers keep the state
+    of their optimizers. The next ``Apply`` takes the moves that result.
+    """
+
+    workers: tuple[int, ...]
+
+
 class Send(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Let these gradients, which their workers hold (``Ready``), travel to the servers from now on.
 
@@ -241,6 +251,7 @@ AnyCommand = (
     | Send
     | Replicate
     | StepAlone
+    | Average
     | Apply
     | Drop
     | Score

@@ -39,6 +39,7 @@ from strategies.protocol import (
     EVER_S,
     Apply,
     Arrived,
+    Average,
     Compute,
     Drop,
     Failed,
@@ -167,6 +168,8 @@ def details_of_rest(what: Any) -> str:
             return f"gradient {what.grad.id} of worker {what.grad.worker}, {what.num_bytes} bytes"
         case StepAlone():
             return f"gradients {listed(what.grads)}" + ("" if what.lr_scale == 1.0 else f", rate x {what.lr_scale:g}")
+        case Average():
+            return f"workers {listed(what.workers)}"
         case Drop():
             return f"gradients {listed(what.grads)}, {'requeued' if what.requeue else 'given up'}"
         case Score():

@@ -38,12 +38,14 @@ JOBS = {
     "rings": f"{COMMON} {HURRIED_STAR} topology=allreduce strategy.topology=allreduce",
     "telemetry": f"{COMMON} strategy=dlrover cluster=dlrover strategy.sample_s=1 runtime.telemetry_every_s=0.5",
     "own_steps": f"{COMMON} strategy=local_sgd topology=allreduce",
+    "groups": f"{COMMON} strategy=prague topology=allreduce",
     "rows": f"{COMMON} strategy=asp record=iterations",
 }
 """Modes that no world has."""
 RARE = {
     "replica": {"Drop", "Evaluated", "Ready", "Replicate", "Replicated", "Send"},
     "own_steps": {"StepAlone"},
+    "groups": {"Average"},
     "reservation": {"Observed", "Reserve", "Reserved"},
     "noise": {"Measured"},
     "telemetry": {"Allocate", "Observed", "Scheduling"},

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.core.job import ApplyOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, StepOrder
 from runtime.core.vectors import server_range
+from runtime.training.optimizers import make_optimizer
 from tests.live.retrace import Retracing
 from tests.live.test_faults import PACED
 from tests.support.exact import ALLOW, assert_sound, assert_uses_are_exact, end_exactly
@@ -218,10 +219,13 @@ def test_each_sample_counts_once_when_a_child_dies_or_a_parent(start: Start, str
 
 ALONE = (*LEDGER, *PACED, ALLREDUCE, "strategy=local_sgd", "strategy.period=3", "save_parameters=true")
 DILOCO = (*DIGITS, *SHORT, *MOMENTUM, ALLREDUCE, "strategy=diloco", "strategy.period=3", "strategy.data=even")
+PRAGUE = (ALLREDUCE, "strategy=prague", "strategy.common_every=4")
+GROUPS = (*LEDGER, *PACED, *PRAGUE, "save_parameters=true")
 
 
-def test_each_sample_counts_once_whoever_dies_between_two_averages(start: Start) -> None:
-    run = start("run", *ALONE, "workload.epochs=null")
+@pytest.mark.parametrize("settings", [ALONE, GROUPS], ids=["alone", "groups"])
+def test_each_sample_counts_once_whoever_dies_between_two_averages(start: Start, settings: tuple[str, ...]) -> None:
+    run = start("run", *settings, "workload.epochs=null")
     for worker in (1, 0):
         run.await_training(run.version + 2)
         assert run.unregister(("worker", worker))
@@ -265,3 +269,49 @@ def orders_of(run: Run) -> list[list[str]]:
                 for orders in found:
                     orders.append(f"update of {[named[grad] for grad in grads]}")
     return found
+
+
+class GroupRetrace(Retracing):
+    """Every worker's own parameters, which groups average."""
+
+    def __init__(self, run: Run) -> None:
+        self.rule = {name: value for name, value in run.meta["job"]["optimizer"].items() if name != "lr"}
+        self.own: dict[int, Any] = {}
+        self.optimizers: dict[int, Any] = {}
+        super().__init__(run, num_servers=0)
+
+    def compute(self, order: ComputeOrder) -> None:
+        common, self.params = self.params, self.own.get(order.worker, self.params)
+        super().compute(order)
+        self.params = common
+
+    def step_alone(self, order: StepOrder) -> None:
+        own = self.own.setdefault(order.worker, self.params.copy())
+        fresh = make_optimizer(num_elements=len(own), **self.rule)
+        optimizer = self.optimizers.setdefault(order.worker, fresh)
+        optimizer.step(own, [self.vectors[order.grad_id]], [1 / order.samples], order.lr, order.samples)
+
+    def average(self, workers: tuple[int, ...]) -> None:
+        super().average(workers)
+        mean = np.mean([self.own[worker] for worker in workers], axis=0)
+        for worker in workers:
+            self.own[worker][:] = mean
+
+    def apply(self, order: ApplyOrder) -> None:
+        moves = [np.float32(factor) * (self.params - self.own[worker]) for worker, factor in order.moves]
+        self.params = self.params - np.sum(moves, axis=0)
+        for own in self.own.values():
+            own[:] = self.params
+        self.versions.append(self.params.copy())
+
+
+@pytest.mark.long(like="test_each_sample_counts_once_whoever_dies_between_two_averages")
+def test_groups_learn_what_the_record_says(start: Start) -> None:
+    """Worker 0 is slow. Who averages with whom depends on the times of this run; the record has it."""
+    run = start("run", *DIGITS, *SHORT, *MOMENTUM, *PRAGUE, "cluster.device={base_s: 0.01}", *SLOW_0)
+    run.finish()
+    assert_sound(run)
+    again = GroupRetrace(run)
+    assert len({workers for _, workers in again.averages}) > 3
+    assert len(again.versions) == run.version + 1 > 3
+    np.testing.assert_allclose(again.params, run.parameters(), rtol=1e-4, atol=1e-6)

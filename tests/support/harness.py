@@ -137,6 +137,7 @@ class Rig(Scores, Answers):
         self.applied: list[tuple[float, ApplyOrder, list[Grad]]] = []
         self.effective: list[ApplyOrder] = []
         self.steps: list[StepOrder] = []
+        self.averages: list[tuple[float, tuple[int, ...]]] = []
         self.dropped: list[int] = []
         self.sent: list[tuple[float, SendOrder]] = []
         self.sums: list[SumOrder] = []
@@ -192,6 +193,9 @@ class Rig(Scores, Answers):
 
     def step_alone(self, order: StepOrder) -> None:
         self.steps.append(order)
+
+    def average(self, workers: tuple[int, ...]) -> None:
+        self.averages.append((self.t, workers))
 
     def drop(self, grads: tuple[int, ...]) -> None:
         self.dropped += grads

@@ -95,6 +95,10 @@ class LivePort:
         """Never called: a strategy that needs this is refused with servers."""
         raise RuntimeError(f"servers cannot carry out {order}")
 
+    def average(self, workers: tuple[int, ...]) -> None:
+        """Never called, likewise."""
+        raise RuntimeError(f"servers cannot average the parameters of workers {workers}")
+
     def drop(self, grads: tuple[int, ...]) -> None:
         """Order servers to free the memory of gradients, and aggregators not to wait for them."""
         for grad_id in grads:

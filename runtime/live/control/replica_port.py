@@ -8,6 +8,7 @@ from runtime.core.job import ApplyOrder, ComputeOrder, StepOrder
 from runtime.core.node_orders import AllocateOrder
 from runtime.live.control.port import LivePort
 from runtime.live.transport.messages import (
+    AverageOwn,
     Deliver,
     DropGradients,
     JoinCollective,
@@ -75,6 +76,11 @@ class ReplicaPort(LivePort):
     def step_alone(self, order: StepOrder) -> None:
         """Order a replica's own step."""
         self._tell(order.worker, MoveAlone(order=order))
+
+    def average(self, workers: tuple[int, ...]) -> None:
+        """Order a sum of these replicas, which the others take no part in."""
+        for worker in workers:
+            self._tell(worker, AverageOwn(workers=workers))
 
     def _on_left_ring(self, children: frozenset[int]) -> None:
         """These will not have the parameters after the next update: another delivers to auxiliary tasks."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
 from runtime.core.job import ApplyOrder, StepOrder
@@ -80,6 +80,15 @@ class OwnReplicaState(ReplicaState):
         grad = self._take(order.grad_id)
         self.own.step(grad, order.samples, order.lr)
         self._free(order.grad_id, grad)
+
+    def average(self, sum_all: Callable[[FloatVector], None], workers: int) -> None:
+        total = self.buffer()
+        total[:] = self.own.params
+        try:
+            sum_all(total)
+            self.own.average(total, workers)
+        finally:
+            self.release(total)
 
     def share(self, order: ApplyOrder) -> FloatVector:
         """The own move, where the update is of moves; a replica without one has not moved."""

@@ -11,6 +11,7 @@ import os
 import socket
 import time
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -34,6 +35,7 @@ from runtime.live.transport.heartbeat import start_heartbeat
 from runtime.live.transport.interruptible import Interrupted, Orders, receive_all, send_all
 from runtime.live.transport.messages import (
     Attached,
+    AverageOwn,
     Deliver,
     DropGradients,
     Goodbye,
@@ -112,6 +114,8 @@ class Replica:
                 self._reduce(message)
             case MoveAlone():
                 self._move_alone(message)
+            case AverageOwn():
+                self._average(message)
             case ReceiveState():
                 self._enter(message)
             case JoinCollective():
@@ -193,6 +197,13 @@ class Replica:
         """Step the own parameters; like an update, that is not part of the wait."""
         begun = time.perf_counter()
         self.copy.step_alone(message.order)
+        self._count(begun)
+
+    def _average(self, message: AverageOwn) -> None:
+        """Average the own parameters with those of other replicas; likewise."""
+        assert isinstance(self.collective, Ring), "refused before: other collectives sum over all replicas"
+        begun = time.perf_counter()
+        self.copy.average(partial(self.collective.all_reduce, members=message.workers), len(message.workers))
         self._count(begun)
 
     def _count(self, begun: float) -> None:

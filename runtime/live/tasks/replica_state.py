@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,10 @@ class ReplicaState(ParameterStore):
     def step_alone(self, order: StepOrder) -> None:
         """Move this replica's own parameters; only a replica that has some is ordered to."""
         raise RuntimeError(f"{order}: this replica has no parameters of its own")
+
+    def average(self, sum_all: Callable[[FloatVector], None], workers: int) -> None:
+        """Continue from the mean of so many replicas' own parameters, which ``sum_all`` sums in place; likewise."""
+        raise RuntimeError(f"a mean of {workers} replicas: this replica has no parameters of its own")
 
     # ---- an update ---------------------------------------------------------------------------------------------------
 

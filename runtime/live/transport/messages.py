@@ -339,6 +339,12 @@ class MoveAlone(Message, frozen=True, kw_only=True, tag=True):
     order: StepOrder
 
 
+class AverageOwn(Message, frozen=True, kw_only=True, tag=True):
+    """Replica: continue from the mean of the own parameters of these workers; it is one of them."""
+
+    workers: tuple[int, ...]
+
+
 class ReceiveState(Message, frozen=True, kw_only=True, tag=True):
     """Copy all state of worker ``source``, which expects that: the replica was a child, and is in the ring again."""
 
@@ -568,6 +574,7 @@ AnyMessage = (
     | Reconfigure
     | Reduce
     | MoveAlone
+    | AverageOwn
     | ReceiveState
     | DropGradients
     | JoinCollective

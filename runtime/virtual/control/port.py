@@ -52,6 +52,9 @@ class VirtualPort:
     def step_alone(self, order: StepOrder) -> None:
         self._orders.append((self._step_alone, (order,)))
 
+    def average(self, workers: tuple[int, ...]) -> None:
+        self._orders.append((self._average, (workers,)))
+
     def drop(self, grads: tuple[int, ...]) -> None:
         """Discard gradients on all servers."""
         self._orders.append((self._drop, (grads,)))
@@ -125,6 +128,11 @@ class VirtualPort:
         assert isinstance(self.servers, ReplicaGroup)
         self.model_state.step_alone(order)
         self.servers.step_alone(order.worker, sent_s)
+
+    def _average(self, sent_s: float, workers: tuple[int, ...]) -> None:
+        assert isinstance(self.servers, ReplicaGroup)
+        self.model_state.average(workers)
+        self.servers.average(workers, sent_s)
 
     def _drop(self, sent_s: float, grads: tuple[int, ...]) -> None:
         self.model_state.drop(grads)

@@ -89,6 +89,9 @@ class HostReplicas(ReplicaGroup):
     def step_alone(self, worker: int, sent_s: float) -> None:
         self.order(worker, sent_s, partial(self._step_alone, _name(worker)))
 
+    def average(self, workers: Sequence[int], sent_s: float) -> None:
+        self._order_sum(self._begin(workers), workers, sent_s)
+
     def _step_alone(self, name: str, done: Then) -> None:
         self.machines.compute(name, self.costs.replica_step_s(self.model_bytes), done)
 
@@ -107,6 +110,9 @@ class HostReplicas(ReplicaGroup):
         early, self._early = self._early, None
         made = early if early is not None and early.names == [_name(one) for one in ranked] else self._begin(ranked)
         self._last, self._members = made, members
+        self._order_sum(made, ranked, sent_s)
+
+    def _order_sum(self, made: CollectiveSum, ranked: Sequence[int], sent_s: float) -> None:
         for rank, worker in enumerate(ranked):
             self.order(worker, sent_s, partial(self._update, made, rank))
 

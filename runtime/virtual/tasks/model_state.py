@@ -117,6 +117,16 @@ class RealModelState:
         self.own[order.worker].step(grad, order.samples, order.lr)
         self._spare.append(grad)
 
+    def average(self, workers: Sequence[int]) -> None:
+        """Let these workers, which have stepped alone, continue from the mean of their own parameters."""
+        total = self._spare.pop() if self._spare else aligned_vector(self.num_parameters)
+        total.fill(0.0)
+        for worker in workers:
+            np.add(total, self.own[worker].params, out=total)
+        for worker in workers:
+            self.own[worker].average(total, len(workers))
+        self._spare.append(total)
+
     def take_over(self, worker: int, source: int) -> None:
         """A new worker copies another's state as of the last update."""
         if source in self.own:
@@ -252,6 +262,9 @@ class NoModelState:
         return []
 
     def step_alone(self, order: StepOrder) -> None:
+        """Nothing to do: there are no parameters."""
+
+    def average(self, workers: Sequence[int]) -> None:
         """Nothing to do: there are no parameters."""
 
     def take_over(self, worker: int, source: int) -> None:

@@ -57,6 +57,10 @@ class ReplicaGroup(ServerGroup):
         """A worker steps its own parameters, before its next order."""
 
     @abstractmethod
+    def average(self, workers: Sequence[int], sent_s: float) -> None:
+        """These workers average their own parameters, before their next orders; others take no part."""
+
+    @abstractmethod
     def lost(self, worker: int) -> None:
         """The process of a worker is gone."""
 
@@ -117,7 +121,7 @@ class Replicas(ReplicaGroup):
         self._computed_s: dict[int, float] = {}
         """When the share of each worker that is not awaited by the others was there, since the last sum."""
         self._stepped_s: dict[int, float] = {}
-        """When replicas have made their last own step, since the last update."""
+        """When replicas have made their last own step or average, since the last update."""
 
     @property
     def copy_s(self) -> float:
@@ -139,6 +143,11 @@ class Replicas(ReplicaGroup):
     def step_alone(self, worker: int, sent_s: float) -> None:
         begun_s = max(sent_s + self.costs.control_s, self.idle_of(worker))
         self._stepped_s[worker] = begun_s + self.costs.update_s(self.rank_bytes, 1)
+
+    def average(self, workers: Sequence[int], sent_s: float) -> None:
+        """Sum around a ring of them, which takes no link of another sum; then as for a step."""
+        begun_s = max(sent_s + self.costs.control_s, *map(self.idle_of, workers))
+        self._stepped_s |= dict.fromkeys(workers, begun_s + sum(self.update_takes_s(len(workers))))
 
     def schedule_update(self, sent_s: float, num_grads: int) -> None:
         """Sum the gradients of all; then every replica steps with the sum."""

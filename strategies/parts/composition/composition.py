@@ -23,6 +23,7 @@ from strategies.protocol import (
     AnyEvent,
     Apply,
     Arrived,
+    Average,
     Command,
     Compute,
     Drop,
@@ -220,6 +221,8 @@ class Composition(Strategy):
         commands: list[AnyCommand] = []
         if verdict.step:
             commands.append(StepAlone(grads=tuple([grad.id for grad in verdict.step])))
+        if verdict.average:
+            commands.append(Average(workers=verdict.average))
         if verdict.apply:
             self._update(verdict, factor, commands)
         if verdict.drop:

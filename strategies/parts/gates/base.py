@@ -65,7 +65,8 @@ class Roster:
 class Verdict(msgspec.Struct, frozen=True, gc=False):
     """``apply`` these gradients as one update, ``drop`` those, then let the workers ``go`` compute, each in order.
 
-    Workers ``step`` by these gradients alone first; ``outer``: the update is of their moves, by the outer optimizer.
+    Workers ``step`` by these gradients alone first, then the parameters of workers in ``average`` become their mean;
+    ``outer``: the update is of their moves, by the outer optimizer.
     ``opens``: a round begins with nothing to apply, because no member of the last one is left. ``children`` are the
     update's children, with their parents (``strategies.protocol.Apply``).
     """
@@ -76,6 +77,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     opens: bool = False
     children: tuple[tuple[int, int], ...] = ()
     step: tuple[Grad, ...] = ()
+    average: tuple[int, ...] = ()
     outer: bool = False
 
 

@@ -1,10 +1,10 @@
-"""``StepAlone``: which gradients move a worker's own parameters, what the next update takes, what is refused."""
+"""``StepAlone`` and ``Average``: what moves workers' own parameters, what the next update takes, what is refused."""
 
 from __future__ import annotations
 
 import pytest
 
-from strategies.protocol import Apply, Drop, ProtocolError, StepAlone
+from strategies.protocol import Apply, Average, Drop, ProtocolError, StepAlone
 from tests.support.harness import Puppet, Rig, apply, compute, make_job
 
 
@@ -114,3 +114,30 @@ def test_moves_have_no_norm_and_no_children() -> None:
     at = rig()
     at.say(alone(0, 1))
     assert "moves have no norm" in refusal(at, Apply(grads=(0, 1), weights=(0.25, 0.25), measure=True))
+
+
+def test_an_average_leaves_gradients_and_weights_as_they_are() -> None:
+    at = rig()
+    at.say(alone(0, 1), Average(workers=(0, 1)), *compute(0, num_samples=2))
+    assert [workers for _, workers in at.averages] == [(0, 1)]
+    arrived(at, 0)
+    at.say(alone(2), Apply(grads=(0, 1, 2), weights=(1 / 6,) * 3))
+    assert at.applied[0][1].moves == ((0, pytest.approx(2 / 3)), (1, pytest.approx(1 / 3)))
+
+
+@pytest.mark.parametrize("workers", [(), (0,), (0, 0)])
+def test_an_average_is_of_two_workers_or_more(workers: tuple[int, ...]) -> None:
+    at = rig()
+    at.say(alone(0, 1))
+    assert "needs at least two workers, and none twice" in refusal(at, Average(workers=workers))
+
+
+def test_only_idle_workers_average_that_have_moved_since_the_last_update() -> None:
+    at = rig()
+    assert "worker 1: " in refusal(at, alone(0), Average(workers=(0, 1)))
+    at = rig()
+    at.say(alone(0, 1), *compute(1, num_samples=2))
+    assert "only idle workers average" in refusal(at, Average(workers=(0, 1)))
+    at = rig()
+    at.say(alone(0, 1), Apply(grads=(0, 1), weights=(0.25, 0.25)))
+    assert "it has not stepped alone since the last update" in refusal(at, Average(workers=(0, 1)))

@@ -68,6 +68,8 @@ def test_without_an_outer_optimizer_a_replica_has_no_parameters_of_its_own() -> 
     assert copy.links is copy
     with pytest.raises(RuntimeError, match="no parameters of its own"):
         copy.step_alone(StepOrder(grad_id=0, worker=0, lr=1.0, samples=1))
+    with pytest.raises(RuntimeError, match="no parameters of its own"):
+        copy.average(lambda vector: None, 2)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["name"])
@@ -96,6 +98,35 @@ def test_replicas_do_what_one_process_does(rule: dict[str, Any]) -> None:
         assert copy.version == 3
         np.testing.assert_array_equal(copy.params, common)
         np.testing.assert_array_equal(copy.links.params, common)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["name"])
+def test_an_average_is_of_own_parameters_and_a_failed_one_changes_nothing(rule: dict[str, Any]) -> None:
+    first, second = copies(rule)
+    step(first, 1)
+    step(second, 2)
+    own = [copy.links.params.copy() for copy in (first, second)]
+
+    def fail(vector: Vector) -> None:
+        vector[:] = 7
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        first.average(fail, 2)
+    np.testing.assert_array_equal(first.links.params, own[0])
+    for copy, other in ((first, own[1]), (second, own[0])):
+        copy.average(lambda vector, other=other: np.add(vector, other, out=vector), 2)
+        np.testing.assert_array_equal(copy.links.params, (own[0] + own[1]) / np.float32(2))
+        np.testing.assert_array_equal(copy.params, initial())
+
+
+def test_counts_are_not_averaged() -> None:
+    """Sums of counts stay exact, so that a workload that counts uses can verify them."""
+    (copy,) = copies({"name": "tally", "lr": 1.0}, 1)
+    step(copy, 1)
+    own = copy.links.params.copy()
+    copy.average(lambda vector: np.add(vector, 5, out=vector), 2)
+    np.testing.assert_array_equal(copy.links.params, own)
 
 
 def test_others_read_the_common_parameters_while_the_worker_has_its_own() -> None:

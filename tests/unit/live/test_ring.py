@@ -212,6 +212,36 @@ def test_a_generation_that_ends_while_a_caller_is_answered_takes_it_along(
             assert sock.recv(1) == b""
 
 
+def reduce_groups(ranks: Sequence[Rank], groups: Sequence[tuple[int, ...]], seed: int) -> None:
+    """All ranks sum once around, each in its group, at the same time."""
+    vectors, raised = vectors_for(len(ranks), 3 * BLOCK_FLOATS + 1, seed), list[OSError]()
+    wanted = {worker: np.sum([vectors[one] for one in group], axis=0) for group in groups for worker in group}
+
+    def one(worker: int, group: tuple[int, ...]) -> None:
+        try:
+            ranks[worker].ring.all_reduce(vectors[worker], group)
+        except OSError as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=one, args=(worker, group)) for group in groups for worker in group]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive(), "a sum hangs"
+    assert raised == []
+    assert all(np.array_equal(vectors[worker], total) for worker, total in wanted.items())
+
+
+def test_groups_sum_at_the_same_time_and_change_between_sums(make: Callable[..., Rank]) -> None:
+    """0 sums with others while 1 idles, then with 1 again: their connection has waited. All may sum in between."""
+    ranks = [make(worker) for worker in range(5)]
+    form(ranks)
+    for seed, groups in enumerate([[(0, 1), (2, 3, 4)], [(0, 2)], [(0, 1), (3, 4)], [(0, 1, 4)], [(1, 2), (0, 3)]]):
+        reduce_groups(ranks, groups, seed)
+        check_sum(ranks, seed=seed)
+
+
 def test_who_is_apart_is_left_out_and_may_come_back(make: Callable[..., Rank]) -> None:
     """It closes its connections when it leaves: its neighbours have opened others by the time of its return."""
     ranks = [make(worker) for worker in range(4)]

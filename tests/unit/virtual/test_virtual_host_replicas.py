@@ -65,6 +65,20 @@ def test_a_replica_that_still_computes_comes_late_to_the_ring() -> None:
     assert min(group.free_s.values()) > 1.0
 
 
+def test_groups_average_at_the_same_time_and_a_late_member_delays_its_own() -> None:
+    """Two messages of half of 256 bytes for each group. Worker 2 comes to its order a second late."""
+    group = Group()
+    group.replicas.enqueue(2, lambda done: group.machines.sleep("worker:2", 1.0, done))
+    group.replicas.average((0, 3), 0.0)
+    group.replicas.average((1, 2), 0.0)
+    group.clock.at(0.0, MESSAGE, group.watch, *range(4))
+    group.run()
+    ring_s = 2 * 128 / 1024
+    assert [group.free_s[worker] for worker in (0, 3)] == pytest.approx([ring_s] * 2)
+    assert max(group.free_s[worker] for worker in (1, 2)) == pytest.approx(1.0 + ring_s)
+    assert not group.replicas.lacks(0.0), "no update is under way"
+
+
 @pytest.mark.parametrize("returning", [(), ((3, 0),)])
 def test_a_child_is_not_in_the_ring_and_copies_the_state_when_it_enters(returning: tuple[tuple[int, int], ...]) -> None:
     """768 bytes in a ring of three, four messages of a third; then all of them from worker 0 to worker 3."""

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from runtime.core.data.shards import Range
 from runtime.core.job import ApplyOrder, ComputeOrder, StepOrder
@@ -95,3 +97,36 @@ def test_a_rollback_brings_common_and_own_states_back(stored: bool) -> None:
     for number, worker in enumerate((0, 1)):
         step(at, 10 + number, worker)
         assert memory(at.own[worker].kept.state()) == kept[0 if stored else worker]
+
+
+@given(
+    groups=st.lists(st.sets(st.integers(0, 4), min_size=2), min_size=1, max_size=6),
+    seed=st.integers(0, 2**16),
+)
+def test_an_average_keeps_the_mean_of_all_workers(groups: list[set[int]], seed: int) -> None:
+    """Whatever groups average in whatever order; within the rounding of float32."""
+    at = model()
+    for worker in range(5):
+        step(at, worker, worker)
+        at.own[worker].params[:] = np.random.default_rng((seed, worker)).normal(size=at.num_parameters)
+    before = np.mean([at.own[worker].params for worker in range(5)], axis=0, dtype=np.float64)
+    for group in groups:
+        at.average(sorted(group))
+        first, *others = (at.own[worker].params for worker in group)
+        assert all(other.tobytes() == first.tobytes() for other in others)
+    after = np.mean([at.own[worker].params for worker in range(5)], axis=0, dtype=np.float64)
+    np.testing.assert_allclose(after, before, atol=2e-6)
+
+
+def test_an_average_leaves_the_common_parameters_and_other_workers_alone() -> None:
+    at = trained()
+    step(at, 6, 2)
+    common, other, memory_0 = at.params.copy(), at.own[2].params.copy(), memory(at.own[0].optimizer.state())
+    mean = (at.own[0].params + at.own[1].params) / np.float32(2)
+    at.average((0, 1))
+    np.testing.assert_array_equal(at.own[1].params, mean)
+    np.testing.assert_array_equal(at.params, common)
+    np.testing.assert_array_equal(at.own[2].params, other)
+    assert memory(at.own[0].optimizer.state()) == memory_0
+    at.load(at.dump())
+    np.testing.assert_array_equal(at.own[0].params, common)

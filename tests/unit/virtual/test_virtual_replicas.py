@@ -60,6 +60,20 @@ def test_a_step_alone_delays_its_worker_and_the_next_sum() -> None:
     assert replicas.idle_of(3) == 9.0, "a step in progress is void with everything else"
 
 
+def test_an_average_takes_a_ring_of_its_group_and_delays_nobody_else() -> None:
+    """Workers 0 and 1 begin when worker 1 has stepped, 2 and 3 at once; the next sum begins when all are done."""
+    replicas = Replicas(new_clock(), RING, PARAMETERS, ring_of(4))
+    ring_of_2_s = 2 * (1 / 64 + 128 / 1024)
+    replicas.step_alone(1, 1.0)
+    replicas.average((0, 1), 1.0)
+    replicas.average((2, 3), 1.0)
+    early_s, late_s = 1.0 + ring_of_2_s + STEP_S, 1.0 + STEP_S + ring_of_2_s + STEP_S
+    assert [replicas.idle_of(worker) for worker in range(4)] == [late_s, late_s, early_s, early_s]
+    assert replicas.idle_s == 0.0
+    replicas.schedule_update(1.0, num_grads=4)
+    assert replicas.idle_s == late_s + RING_OF_4_S + STEP_S
+
+
 def allreduce_job(num_workers: int = 4, samples: int = 64, **changes: Any) -> Job:
     return virtual_job(num_workers, samples, num_servers=0, **changes)
 

@@ -51,8 +51,10 @@ class Ring:
         self.peers: Sequence[Peer] = ()
         self.excluded: tuple[int, ...] = ()
         """Members that take no part in the sums from now on."""
-        self._next: tuple[Identity, socket.socket] | None = None
-        self._previous: tuple[Identity, socket.socket] | None = None
+        self._ends: dict[tuple[Identity, bool], socket.socket] = {}
+        """Connections by member, and whether this end has called: a sum of other members may come between two sums."""
+        self._next: socket.socket | None = None
+        self._previous: socket.socket | None = None
         self._spare = aligned_vector(BLOCK_FLOATS)
         self._poll = select.poll()
 
@@ -64,17 +66,21 @@ class Ring:
 
     def close(self) -> None:
         """Close all connections, so that waiting neighbours notice."""
-        for end in (self._next, self._previous):
-            if end is not None:
-                end[1].close()
+        for end in self._ends.values():
+            end.close()
+        self._ends.clear()
         self._next = self._previous = None
 
-    def all_reduce(self, vector: FloatVector) -> None:
-        """Sum ``vector`` (float32, equal lengths) over all members but those ``excluded``, in place on each.
+    def all_reduce(self, vector: FloatVector, members: Sequence[int] | None = None) -> None:
+        """Sum ``vector`` (float32, equal lengths) over ``members``, in place on each; None: all but those ``excluded``.
 
         Raises ``OSError`` when a member is gone; the vector is then invalid.
         """
+        for key in [key for key in self._ends if key[0].id in self.excluded]:  # it has closed its end
+            self._ends.pop(key).close()
         peers = [peer for peer in self.peers if peer.worker not in self.excluded]
+        if members is not None:
+            peers = [peer for peer in peers if peer.worker in members]
         size = len(peers)
         if size == 1:
             return
@@ -89,25 +95,19 @@ class Ring:
 
     def _link(self, following: Peer, previous: Peer) -> None:
         """Connect to the next neighbour, and accept the connection of the previous one."""
-        ours = Identity("worker", self.me.id, self.me.incarnation, self.generation)
-        theirs = Identity("worker", following.worker, following.incarnation, self.generation)
-        if self._next is None or self._next[0] != theirs:
-            self._next = (
-                theirs,
-                self._replace(self._next, lambda: call_acceptor(following.address, self.secret, ours)),
-            )
-        theirs = Identity("worker", previous.worker, previous.incarnation, self.generation)
-        if self._previous is None or self._previous[0] != theirs:
-            self._previous = (theirs, self._replace(self._previous, lambda: self.acceptor.take(theirs, self.look)))
+        self._next, self._previous = self._end(following, True), self._end(previous, False)
         self._poll = select.poll()
-        self._poll.register(self._next[1], select.POLLOUT)
-        self._poll.register(self._previous[1], select.POLLIN)
+        self._poll.register(self._next, select.POLLOUT)
+        self._poll.register(self._previous, select.POLLIN)
 
-    @staticmethod
-    def _replace(old: tuple[Identity, socket.socket] | None, make: Callable[[], socket.socket]) -> socket.socket:
-        if old is not None:
-            old[1].close()
-        return make()
+    def _end(self, peer: Peer, calls: bool) -> socket.socket:
+        theirs = Identity("worker", peer.worker, peer.incarnation, self.generation)
+        if (theirs, calls) not in self._ends:
+            ours = Identity("worker", self.me.id, self.me.incarnation, self.generation)
+            self._ends[theirs, calls] = (
+                call_acceptor(peer.address, self.secret, ours) if calls else self.acceptor.take(theirs, self.look)
+            )
+        return self._ends[theirs, calls]
 
     # ---- data --------------------------------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class Ring:
         """Send ``outgoing`` and fill ``part`` at the same time: if all members only sent, none would read."""
         assert self._next is not None
         assert self._previous is not None
-        out, come = self._next[1], self._previous[1]
+        out, come = self._next, self._previous
         done, size = 0, len(part)
         target = self._target(part, done, adds)
         while outgoing or done < size:
@@ -160,6 +160,6 @@ class Ring:
     def _wait(self, hears: bool) -> None:
         """Wait until a neighbour's socket is ready; call ``look`` when that takes long."""
         assert self._previous is not None
-        self._poll.modify(self._previous[1], select.POLLIN if hears else 0)
+        self._poll.modify(self._previous, select.POLLIN if hears else 0)
         if not self._poll.poll(CALL_DEADLINE_S * 1e3):
             self.look()
