@@ -88,7 +88,7 @@ class DividedGate:
         return Verdict(step=step, average=group if len(group) > 1 else (), go=group)
 
     def _divide(self, asking: int) -> None:
-        """Global division, with the slowdown filter; the worker that asks is in it."""
+        """Group Division, with the slowdown filter; the worker that asks is in it."""
         least = self.averages[asking] - self.max_behind
         free = [one for one in self.roster.all() if one not in self.groups and self.averages[one] > least]
         drawn = shuffled(free, self.group_seed, self.divisions)

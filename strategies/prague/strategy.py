@@ -5,7 +5,7 @@ Symbols: c_w the number of groups that worker w has averaged in; C the threshold
 1. Every worker computes a gradient on parameters of its own, and steps them by it.
 2. After ``period`` steps it asks the group generator for its group. If the generator has a group for the worker, made
    for an earlier request, that is the group.
-3. If not, the generator divides all workers without a group at random into groups of ``group_size`` (global division).
+3. If not, the generator divides all workers without a group at random into groups of ``group_size`` (Group Division).
    The slowdown filter leaves out the workers w with c_requester - c_w >= C.
 4. P-Reduce: when all members of a group have asked, each continues from the average of their parameters. A worker has
    one group at a time, so groups do not conflict, and any number of them average at the same time.
@@ -32,9 +32,10 @@ class Prague(Composition):
     ``Arrived``: a gradient moves the worker's own parameters (``StepAlone``), and the last member of a group that
     arrives triggers its ``Average``.
 
-    Departures: one ``Apply`` averages all workers at the end of an epoch, when no worker has data, and after
-    ``common_every`` steps: evaluations and checkpoints read these parameters. In this average a worker's share is its
-    share of the samples since the last one. A group of all workers is such an average, too.
+    Departures: the filter counts groups that are complete, not requests. One ``Apply`` averages all workers at the end
+    of an epoch, when no worker has data, and after ``common_every`` steps: evaluations and checkpoints read these
+    parameters. In this average a worker's share is its share of the samples since the last one. A group of all workers
+    is such an average, too.
 
     Attributes:
         group_size: most members of a group; a division makes groups of nearly equal size.

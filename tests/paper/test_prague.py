@@ -35,7 +35,7 @@ class Drawn:
 
 
 def test_who_averages_with_whom_when_one_of_four_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Group generator with global division and slowdown filter, C = 2, by hand.
+    """Abstract, Group Buffer and Group Division; with the slowdown filter, C = 2, by hand.
 
     Workers 0 to 2 take 1 s, worker 3 takes 4 s. At 1 s worker 0 asks first; the draw is {0, 3}, {1, 2}. So 0 waits for
     3 until 4 s, while 1 and 2 average at 1, 2, 3 and 4 s. At 4 s they have averaged three times, 0 and 3 once: 3 - 1 is
@@ -63,7 +63,7 @@ def test_who_averages_with_whom_when_one_of_four_is_slow(monkeypatch: pytest.Mon
     ids=["pairs", "threes", "common"],
 )
 def test_it_is_the_algorithm(strategy: Strategy, inner: dict[str, Any]) -> None:
-    """x_i <- x_i - lr grad, then the average over the group in place of each x_i, with ``torch.optim`` in float64.
+    """Abstract, Partial All-Reduce: a step, then the average over the group, with ``torch.optim`` in float64.
 
     The record says who averages when. Every gradient must have been computed on the parameters that result.
     """
@@ -136,7 +136,7 @@ def test_one_group_of_all_is_local_sgd_to_the_bit(optimizer: dict[str, Any]) -> 
 
 
 def test_a_worker_that_is_always_slow_holds_up_few_groups() -> None:
-    """Section on heterogeneity: with one worker four times slower BSP takes four times as long, Prague hardly longer.
+    """Abstract, slowdowns are tolerated: BSP takes as long as a worker that is four times slower, Prague does not.
 
     16 workers, 40 iterations each: 640 samples at 15 + 1/4 per second take 42 s if nobody waits. Beyond that the
     first groups with the slow worker wait, until its C groups behind, and the last iterations of the epoch.
@@ -149,7 +149,7 @@ def test_a_worker_that_is_always_slow_holds_up_few_groups() -> None:
 
 
 def test_groups_mix_all_workers() -> None:
-    """Section on group generation: groups are random, so that every worker's update reaches all others soon."""
+    """Abstract, randomness: groups change, so that every worker's update reaches all others soon."""
     job = make_job(num_workers=8, num_servers=0, global_batch_samples=8, num_samples=480, epochs=1, max_time_s=1e6)
     run = HeapRun(Prague(), job, [1.0] * 8).run()
     met: Counter[tuple[int, ...]] = Counter(workers for _, workers in run.averages)

@@ -112,10 +112,8 @@ class Replica:
                 return self._compute(message)
             case Reduce():
                 self._reduce(message)
-            case MoveAlone():
-                self._move_alone(message)
-            case AverageOwn():
-                self._average(message)
+            case MoveAlone() | AverageOwn():
+                self._move_own(message)
             case ReceiveState():
                 self._enter(message)
             case JoinCollective():
@@ -193,17 +191,14 @@ class Replica:
             self.copy.release(total)
         self._count(begun)
 
-    def _move_alone(self, message: MoveAlone) -> None:
-        """Step the own parameters; like an update, that is not part of the wait."""
+    def _move_own(self, message: MoveAlone | AverageOwn) -> None:
+        """Step the own parameters, or average with other replicas; like an update, that is not part of the wait."""
         begun = time.perf_counter()
-        self.copy.step_alone(message.order)
-        self._count(begun)
-
-    def _average(self, message: AverageOwn) -> None:
-        """Average the own parameters with those of other replicas; likewise."""
-        assert isinstance(self.collective, Ring), "refused before: other collectives sum over all replicas"
-        begun = time.perf_counter()
-        self.copy.average(partial(self.collective.all_reduce, members=message.workers), len(message.workers))
+        if isinstance(message, MoveAlone):
+            self.copy.step_alone(message.order)
+        else:
+            assert isinstance(self.collective, Ring), "refused before: other collectives sum over all replicas"
+            self.copy.average(partial(self.collective.all_reduce, members=message.workers), len(message.workers))
         self._count(begun)
 
     def _count(self, begun: float) -> None:
