@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from reading.ranges import NonNegativeInt, PositiveInt
+from reading.ranges import NonNegativeInt, PositiveInt, check_settings
 from strategies.parts.gates.base import NOTHING, Roster, Verdict, by_worker
 from strategies.prague.shuffled import shuffled
 from strategies.protocol import Average, Command, Grad, StepAlone, split_evenly
@@ -34,6 +34,9 @@ class DividedGate:
     max_behind: PositiveInt = 2
     common_every: PositiveInt | None = None
     group_seed: NonNegativeInt = 0
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def begin(self, workers: Collection[int], version: int) -> tuple[int, ...]:
         self.roster = Roster(workers)

@@ -96,7 +96,7 @@ class LivePort:
         raise RuntimeError(f"servers cannot carry out {order}")
 
     def average(self, workers: tuple[int, ...]) -> None:
-        """Never called, likewise."""
+        """Never called, since a strategy that needs this is refused, too."""
         raise RuntimeError(f"servers cannot average the parameters of workers {workers}")
 
     def drop(self, grads: tuple[int, ...]) -> None:
