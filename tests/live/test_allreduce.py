@@ -45,10 +45,11 @@ def test_runs_are_bit_equal_with_and_without_deaths(start: Start) -> None:
     assert_sound(hit)
 
 
-def test_each_sample_counts_once_whoever_dies_at_any_moment(start: Start) -> None:
+@pytest.mark.parametrize("strategy", long_after([(), ("strategy=prague", "strategy.common_every=4")], always=1))
+def test_each_sample_counts_once_whoever_dies_at_any_moment(start: Start, strategy: tuple[str, ...]) -> None:
     """Unpaced, so that most of the time goes into rings and updates; two die at once now and then."""
     dice = random.Random(5)
-    run = start("run", *ENDLESS, "cluster.device=null")
+    run = start("run", *ENDLESS, "cluster.device=null", *strategy)
     run.await_training(5)
     for _ in range(6):
         time.sleep(dice.random() * 0.02)
