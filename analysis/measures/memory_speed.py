@@ -34,7 +34,8 @@ class Law(NamedTuple):
 
     def longer(self, copy_s: float) -> float:
         """Factor of the processor time where a copy takes ``copy_s`` (or of each of a series of copies)."""
-        return self.level * (copy_s / self.usual_s) ** self.exponent
+        factor: float = self.level * (copy_s / self.usual_s) ** self.exponent
+        return factor
 
 
 class Errors(NamedTuple):

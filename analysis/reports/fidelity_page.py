@@ -31,7 +31,8 @@ At live's processor speed: the error of another virtual run of each seed, on pro
 iteration as they needed live. A machine computes faster or slower than while the costs were fitted.""",
     "probed_": """\
 At the memory's speed: likewise, on processors whose speed follows, second by second, from copies of 4 MiB that were
-timed during the live run. The law is fitted to the even seconds of all live runs.""",
+timed during the live run. The law is fitted to the even seconds of all live runs, so its level also makes up for an
+error of the cost model that all cases share.""",
 }
 FEW = 20
 """With fewer evaluations before the target, the step between two is as large as the tolerance."""
