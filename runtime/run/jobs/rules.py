@@ -119,7 +119,7 @@ SETS: tuple[Rule[SetFacts], ...] = (
     Rule(
         "a set of jobs and the speed of processors",
         lambda jobs: jobs.config.runtime.get("speeds"),
-        "runtime.speeds: is by the seconds of one job, and the jobs of jobs={config.names.jobs} begin at different times",
+        "runtime.speeds: is by the seconds of one job, and jobs of jobs={config.names.jobs} begin at different times",
         "leave it out, or start one job (jobs=none)",
     ),
 )
