@@ -20,7 +20,7 @@ from analysis.claims.ledger import Claim
 from analysis.experiments.results import Results, measure_run, seed_of, with_references
 from analysis.experiments.spec import OVER_TIME, Cell, Spec, cells
 from analysis.files import write_file
-from analysis.measures import targets, work
+from analysis.measures import memory_speed, targets, work
 from analysis.measures.warned import disturbances_of, overrun_fracs, warnings_of_run
 from analysis.measures.warning_lines import Warned, together
 from analysis.records.load import Run
@@ -45,12 +45,14 @@ def row_of(spec: Spec, cell: Cell, run: Run, more: Mapping[str, Any]) -> Row:
     live = run.meta["runtime"] == "live"
     warned = warnings_of_run(run, disturbances_of(run)) if live else []
     overrun = overrun_fracs(computed).max() if live else None
+    copies = memory_speed.readings(run)["copy_s"]
     found = {
         **measure_run(spec, cell, run),
         "seed": cell.seed,
         **{name: _at(run.meta, path) for name, path in ABOUT.items()},
         "fitted": json.dumps(run.meta.get("fitted") or []),
         "overrun_frac": 0.0 if overrun is not None and pd.isna(overrun) else overrun,
+        "copy_s": copies.median() if len(copies) else None,
         **more,
         "warnings": json.dumps([one._asdict() for one in warned]) if warned else "",
         "curves": json.dumps(_curves(spec, run)) if spec.target or spec.figure.kind in OVER_TIME else "",

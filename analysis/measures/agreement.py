@@ -21,15 +21,17 @@ from analysis.measures.stats import interval
 TOLERANCE_FRAC = 0.05
 """Relative errors up to this count as agreement, and strategies that differ by no more as equally fast."""
 CASE, SIDE = ["straggler", "strategy"], "side"
-SIDES = ("live", "virtual", "again", "slowed", "paced")
+SIDES = ("live", "virtual", "again", "slowed", "paced", "probed")
 """Ways of running a case: a second live run of the seed, a virtual one on devices that are 1 % slower, one on
-processors that are as fast as this machine's were live."""
-PACED = SIDES[-1]
+processors that are as fast as this machine's were live, one on processors whose speed follows the memory's."""
+PACED, PROBED = FOLLOWING = SIDES[-2:]
+"""Virtual runs whose settings follow from the live run of the seed."""
 PAIRS = {
     "": ("live", "virtual"),
     "again_": ("live", "again"),
     "slowed_": ("virtual", "slowed"),
     "paced_": ("live", PACED),
+    "probed_": ("live", PROBED),
 }
 """The sides that are compared, by the prefix of their columns."""
 ROUNDING = 1e-9

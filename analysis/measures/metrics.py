@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.measures import targets, work
+from analysis.measures import memory_speed, targets, work
 from analysis.measures.warned import disturbances_of, warnings_of_run
 from analysis.measures.warning_lines import in_summary
 from analysis.records.jumps import jumps_of
@@ -47,7 +47,7 @@ def summarise(run: Run) -> dict[str, Any]:
     measured (null: the job has no target). ``jct_s`` of a run that is not ``completed`` is how long it lasted.
     """
     injected = disturbances_of(run)
-    ends = (_overhead(run), _events(run), _count_skipped(run))
+    ends = (_overhead(run), _events(run), _count_skipped(run), _memory(run))
     work_done = (_gradients(run), _workers(run), _count_injected(run, injected))
     parts = (_identity(run), _end(run), in_summary(warnings_of_run(run, injected)), _times(run), *work_done, *ends)
     summary = {key: value for part in parts for key, value in part.items()}
@@ -169,6 +169,12 @@ def _count_skipped(run: Run) -> dict[str, Any]:
         return {}
     iterations = sum(sum(jump.note.iterations.values()) for jump in jumps)
     return {"skipped_s": sum(jump.note.seconds for jump in jumps), "skipped_iterations": iterations}
+
+
+def _memory(run: Run) -> dict[str, Any]:
+    """How long a copy of 4 MiB took on the machine of emulated hosts; nothing of a run that has no readings."""
+    copies = memory_speed.readings(run)["copy_s"]
+    return {"memory_copy_s": {"readings": len(copies), **work.quantiles(copies)}} if len(copies) else {}
 
 
 def _safe(value: Any) -> Any:

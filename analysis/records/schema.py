@@ -133,6 +133,12 @@ class Injected(_Tagged, frozen=True, tag=True, gc=False):
     measured: float | None = None
 
 
+class MemoryProbed(_Tagged, frozen=True, tag=True, gc=False):
+    """On the machine of emulated hosts, a copy of 4 MiB took ``copy_s`` of processor time."""
+
+    copy_s: float
+
+
 class Reported(_Tagged, frozen=True, tag="Updated", gc=False):
     """``Updated`` where the strategy does not subscribe to it."""
 
@@ -197,6 +203,7 @@ Note = (
     | Reported
     | OfLayout
     | Injected
+    | MemoryProbed
     | Jumped
     | GaveUp
     | Finished

@@ -18,6 +18,7 @@ import pandas as pd
 from analysis.experiments.spec import Cell
 from analysis.fitting.pacing import is_paced
 from analysis.measures.agreement import CASE, SIDE, SIDES, TOLERANCE_FRAC, cases, order
+from analysis.measures.memory_speed import Halves, halves, windows
 from analysis.measures.metrics import summarise
 from analysis.measures.stats import run_table
 from analysis.records.load import RecordError, Run
@@ -49,6 +50,8 @@ class Fidelity:
     ``runs``: a row per record (:func:`analysis.measures.stats.run_table`) with ``side`` and ``straggler``, and for its
     evaluations ``before_target`` (those before the one that reached it) and ``behind`` (those whose result came after
     the next was requested).
+
+    ``memory``: how processor time follows the speed of this machine's memory; None without readings of it.
     """
 
     measures: pd.DataFrame
@@ -57,6 +60,7 @@ class Fidelity:
     losses: pd.DataFrame
     runs: pd.DataFrame
     tolerance_frac: float
+    memory: Halves | None = None
 
 
 def fidelity(records: Sequence[tuple[Cell, Run]], tolerance_frac: float = TOLERANCE_FRAC) -> Fidelity:
@@ -81,7 +85,8 @@ def fidelity(records: Sequence[tuple[Cell, Run]], tolerance_frac: float = TOLERA
         for case, mine in runs.groupby(CASE, sort=False)
     }
     measures = pd.concat([cases(runs, measure, tolerance_frac) for measure in MEASURES], ignore_index=True)
-    return Fidelity(measures, distances, _rankings(runs, tolerance_frac), _losses(jobs), runs, tolerance_frac)
+    memory = halves(windows((sides["live"], sides["virtual"]) for sides in jobs.values()))
+    return Fidelity(measures, distances, _rankings(runs, tolerance_frac), _losses(jobs), runs, tolerance_frac, memory)
 
 
 def processor_speed(live: Run, virtual: Run) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.measures.agreement import CASE, OFF, PACED, PAIRS, SIDE, SIDES, UNCLEAR, WITHIN
+from analysis.measures.agreement import CASE, OFF, PAIRS, SIDE, SIDES, UNCLEAR, WITHIN
 from analysis.measures.warning_lines import stored, together
 from analysis.reports.fidelity import TIMES, Fidelity
 from analysis.reports.sheets import DASH, Sheet, number, percent, yes
@@ -23,10 +23,17 @@ the same seed lies beyond {percent:g} %. The table's file also has "live twice",
 the same seed (median and worst), and "1 % slower", the change on devices (or cores of hosts) that are 1 % slower."""
 NOISE = ("live twice", "1 % slower")
 """Columns of times that only the file of a table has; the page counts the cases in which they matter."""
-AT_LIVE_SPEED = "at live's processor speed"
-PACED_NOTES = """\
+AT = {"paced_": "at live's processor speed", "probed_": "at the memory's speed"}
+"""Virtual runs whose processors' speed follows from the live run of the seed, by the prefix of their columns."""
+AT_NOTES = {
+    "paced_": """\
 At live's processor speed: the error of another virtual run of each seed, on processors that need as long for an
-iteration as they needed live. A machine computes faster or slower than while the costs were fitted."""
+iteration as they needed live. A machine computes faster or slower than while the costs were fitted.""",
+    "probed_": """\
+At the memory's speed: likewise, on processors whose speed follows, second by second, from copies of 4 MiB that were
+timed during the live run. The law is fitted to the even seconds of all live runs, so its level also makes up for an
+error of the cost model that all cases share.""",
+}
 FEW = 20
 """With fewer evaluations before the target, the step between two is as large as the tolerance."""
 
@@ -39,7 +46,7 @@ def verdict(found: Fidelity) -> list[str]:
     lines = []
     for measure, name in TIMES.items():
         what = f"{name} ({MEANINGS[name]}) within {100 * found.tolerance_frac:g} %:"
-        for prefix, where in (("", ""), ("paced_", f"{AT_LIVE_SPEED}, ")):
+        for prefix, where in {"": "", **{prefix: f"{text}, " for prefix, text in AT.items()}}.items():
             rows = _rows(found.measures, measure, f"{prefix}verdict")
             if rows or not prefix:
                 verdicts = [(row[f"{prefix}verdict"], _named(row, prefix), row["straggler"]) for row in rows]
@@ -57,7 +64,7 @@ def verdict(found: Fidelity) -> list[str]:
     losses = zip(*(found.losses[name] for name in ("equal", "seed", "straggler")), strict=True)
     verdicts = [(WITHIN if equal else OFF, f"seed {seed}", straggler) for equal, seed, straggler in losses]
     lines.append(_count("losses of BSP bit-identical:", "pairs", verdicts))
-    return [*lines, *_limits(found), *_of_live(found)]
+    return [*lines, *_limits(found), *_of_memory(found), *_of_live(found)]
 
 
 def _rows(frame: pd.DataFrame, measure: str, verdict: str) -> list[dict[Any, Any]]:
@@ -66,7 +73,7 @@ def _rows(frame: pd.DataFrame, measure: str, verdict: str) -> list[dict[Any, Any
 
 
 def _named(row: Any, prefix: str) -> str:
-    return f"{row['strategy']} ({percent(row['paced_error']) if prefix else error_text(row)})"
+    return f"{row['strategy']} ({percent(row[f'{prefix}error']) if prefix else error_text(row)})"
 
 
 def _count(what: str, units: str, verdicts: Sequence[tuple[str, str, str]]) -> str:
@@ -104,6 +111,18 @@ def _limits(found: Fidelity) -> Iterator[str]:
             yield f"{what} {len(named)} of {len(rows)} cases" + (f": {', '.join(named)}" if named else "")
 
 
+def _of_memory(found: Fidelity) -> Iterator[str]:
+    """How well the speed of this machine's memory predicts the processor time of iterations."""
+    if found.memory is not None:
+        law, even, odd = found.memory
+        yield (
+            f"processor time of an iteration, live against virtual, by the memory's speed: {law.level:.2f} times "
+            f"(copy / {1e6 * law.usual_s:.0f} us)^{law.exponent:.2f}, fitted to {even.windows} even seconds live: "
+            f"{even.by_memory:.1%} off in the median, {odd.by_memory:.1%} in {odd.windows} odd ones; with one factor "
+            f"for all seconds {even.constant:.1%} and {odd.constant:.1%}"
+        ).replace("%", " %")
+
+
 def _of_live(found: Fidelity) -> Iterator[str]:
     """Whether times to the target are fine enough, whether evaluators and paced devices kept up, and all warnings."""
     live = found.runs[found.runs[SIDE].isin(PAIRS["again_"])]
@@ -130,14 +149,14 @@ def _of_live(found: Fidelity) -> Iterator[str]:
 def sheets(found: Fidelity) -> Iterator[Sheet]:
     """All tables of the comparison, misses included."""
     at = {case: rows.set_index("measure") for case, rows in found.measures.groupby(CASE, sort=False)}
-    within, paced = f"within {100 * found.tolerance_frac:g} %", has_paced(found)
+    within, there = f"within {100 * found.tolerance_frac:g} %", following(found)
     seeds = " to ".join(map(str, dict.fromkeys((found.measures["seeds"].min(), found.measures["seeds"].max()))))
     for name, measure in (("Job completion time", "jct_s"), ("Time to the target", "tta_s")):
         heads = [*CASE, "live (s)", "virtual (s)", "error", "95 % interval", within, *NOISE]
         heads += ["error, interpolated"] if measure == "tta_s" else []
-        heads += [AT_LIVE_SPEED, "95 % interval", within] if paced else []
+        heads += [head for prefix in there for head in (AT[prefix], "95 % interval", within)]
         yield Sheet(
-            f"{name}, {seeds} seeds", heads, [[*case, *_times(rows, measure, paced)] for case, rows in at.items()]
+            f"{name}, {seeds} seeds", heads, [[*case, *_times(rows, measure, there)] for case, rows in at.items()]
         )
     heads = [*CASE, "BPT median (ms)", "BPT 90 % (ms)", "processor (ms)", "updates"]
     heads += ["mean staleness", "largest", "distance", "dropped"]
@@ -163,8 +182,8 @@ def brief(sheet: Sheet) -> Sheet:
     )
 
 
-def _times(at: pd.DataFrame, measure: str, paced: bool) -> Iterator[str]:
-    """Live, virtual, error with interval and verdict, noise, amplification; for the TTA also interpolated; paced."""
+def _times(at: pd.DataFrame, measure: str, there: Sequence[str]) -> Iterator[str]:
+    """Live, virtual, error with interval and verdict, noise, amplification; of the TTA interpolated, too; ``there``."""
     row = at.loc[measure]
     for side in SIDES[:2]:
         missed, value = row[f"{side}_missed"], row[side]
@@ -176,8 +195,8 @@ def _times(at: pd.DataFrame, measure: str, paced: bool) -> Iterator[str]:
         yield said if row[f"{name}_pairs"] else DASH
     if measure == "tta_s":
         yield f"{error_text(at.loc['tta_interp_s'])} {interval_text(at.loc['tta_interp_s'])}"
-    if paced:
-        yield from (percent(row["paced_error"]), interval_text(row, "paced_"), strict_text(row["paced_verdict"]))
+    for prefix in there:
+        yield from (percent(row[f"{prefix}error"]), interval_text(row, prefix), strict_text(row[f"{prefix}verdict"]))
 
 
 def _work(at: pd.DataFrame, distance: float) -> Iterator[str]:
@@ -194,9 +213,9 @@ def _work(at: pd.DataFrame, distance: float) -> Iterator[str]:
         yield f"{number(row['live'] * factor, spec)} / {number(row['virtual'] * factor, spec)}{error}"
 
 
-def has_paced(found: Fidelity) -> bool:
-    """Whether there are virtual runs at live's processor speed."""
-    return bool((found.runs[SIDE] == PACED).any())
+def following(found: Fidelity) -> list[str]:
+    """The prefixes of the virtual runs in ``AT`` that there are."""
+    return [prefix for prefix in AT if (found.runs[SIDE] == PAIRS[prefix][1]).any()]
 
 
 def error_text(row: Any) -> str:
@@ -220,7 +239,7 @@ def strict_text(verdict: Any) -> str:
 def notes(found: Fidelity) -> str:
     """The meaning of the columns of the page's table."""
     text = NOTES.format(percent=100 * found.tolerance_frac)
-    return f"{text}\n{PACED_NOTES}" if has_paced(found) else text
+    return "\n".join([text, *(AT_NOTES[prefix] for prefix in following(found))])
 
 
 def has_case(page: str, straggler: str, strategy: str) -> bool:

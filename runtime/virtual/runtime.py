@@ -21,12 +21,15 @@ from runtime.config.rules import check_combinations
 from runtime.core.executor import cut_for
 from runtime.errors import ConfigError
 from runtime.importing import importing
-from runtime.virtual.clock import Clock
+from runtime.virtual.clock import PLAN, Clock
 from runtime.virtual.control.refusals import HIDDEN, Shown, refuse_without_kernel
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import load_costs
 from runtime.virtual.event_loop.obstacles import refuse_misspelt
 from runtime.virtual.lab import VirtualLab
+from runtime.virtual.machines.machines import ModelledMachines
+from runtime.virtual.machines.speeds import SETTING as SPEEDS
+from runtime.virtual.machines.speeds import changes_of, parse_speeds
 from runtime.virtual.machines.tenancy import Tenancy
 from runtime.virtual.stand_in import SETTING, parse_stand_in
 from runtime.virtual.tasks.model_state import ModelState, NoModelState, RealModelState
@@ -40,7 +43,8 @@ HOSTS = "cluster.hosts"
 class VirtualRuntime:
     """Runs a job on a virtual clock.
 
-    ``conf/runtime/virtual.yaml`` describes every field, ``conf/cluster/local.yaml`` the fields of ``cluster``.
+    ``conf/runtime/virtual.yaml`` describes every field, ``conf/cluster/local.yaml`` the fields of ``cluster``. The
+    comparison with live runs on hosts gives ``speeds`` (:mod:`runtime.virtual.machines.speeds`), which no YAML lists.
     """
 
     name: ClassVar[str] = "virtual"
@@ -52,6 +56,7 @@ class VirtualRuntime:
     lease_s: float | None = None
     telemetry_every_s: float | Literal["auto"] | None = "auto"
     stand_in: dict[str, Any] | None = None
+    speeds: list[float] | None = None
 
     def __post_init__(self) -> None:
         if self.decisions not in ("fixed", "measured"):
@@ -60,6 +65,7 @@ class VirtualRuntime:
             raise ValueError(f"lease_s={self.lease_s:g}: must be more than 0")
         check_telemetry(self.telemetry_every_s)
         self._stand_in = parse_stand_in(self.stand_in)
+        self._speeds = parse_speeds(self.speeds)
         try:
             self._look_at(self.cluster)
         except ConfigError:
@@ -145,6 +151,8 @@ class VirtualRuntime:
         hosts = self._parse_hosts(around.num_servers + around.replicas)
         refuse_without_kernel(hosts, self._values, around)
         self._check_stand_in(hosts, around)
+        if self._speeds and hosts is None:
+            raise ConfigError(f"{SPEEDS}: is of the processors that hosts share; choose cluster=hosts")
         if around.aggregators and hosts is None:
             raise ConfigError(
                 f"strategy: has aggregators ({around.aggregators}; num_aggregators or tree_fanout), which are tasks of "
@@ -231,6 +239,10 @@ class VirtualRuntime:
         for node in session.members.layout.nodes:
             if (cores := self._cores[node.role]) is not None:
                 session.places.allocate(str(node), cores)
+        if self._speeds:
+            assert isinstance(session.machines, ModelledMachines), "jobs without hosts, and sets of jobs, are refused"
+            for at_s, speed in changes_of(self._speeds):
+                clock.at(at_s, PLAN, session.machines.run_at, speed)
         return session
 
     def telemetry_s(self, strategy: Strategy) -> float | None:

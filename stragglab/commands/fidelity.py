@@ -11,10 +11,12 @@ python run.py fidelity --redraw                           # only report, from ex
 
 These are experiments: conf/experiment/fidelity*.yaml, here and in your own project (--grid my_grid project=DIR for
 fidelity-my_grid.yaml). Virtual runs come first, in forks, one per core (--jobs); then the live ones, one after another:
-leave the machine idle meanwhile, since any other computation slows them down. On hosts more virtual ones follow, on
-processors as fast as live. Seeds are the outer loop, and existing records are not made again unless their settings or
-their cost model have changed, so the same command continues after an interruption, and with --seeds it reports on
-complete seeds. The exit code is 0 for a report (including one with misses), 1 if a run failed, 2 for invalid input.
+leave the machine idle meanwhile, since any other computation slows them down. On hosts more virtual ones follow: on
+processors as fast as live, and on processors whose speed follows the memory's speed, which live runs measure. That law
+is fitted to even seconds of the live runs; its errors in odd seconds are reported, too. Seeds are the outer loop, and
+existing records are not made again unless their settings or their cost model have changed, so the same command
+continues after an interruption, and with --seeds it reports on complete seeds. The exit code is 0 for a report
+(including one with misses), 1 if a run failed, 2 for invalid input.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ from analysis.experiments.results import Results, measure_runs, measure_sets, wa
 from analysis.experiments.samples import pooled
 from analysis.experiments.spec import SEED, Also, Cell, Part, Spec, cells, find_specs, settings_of
 from analysis.figures.names import id_of
-from analysis.measures.agreement import PACED, SIDE, SIDES
+from analysis.measures.agreement import FOLLOWING, PROBED, SIDE, SIDES
+from analysis.measures.memory_speed import UNREAD, halves, speeds, windows
 from analysis.records.cluster import Cluster
 from analysis.records.either import Record, load_record
 from analysis.records.load import RecordError, Run
@@ -40,6 +41,7 @@ from runtime.record.meta import describe_versions
 from runtime.record.progress import counted
 from runtime.run.preflight import preflight
 from runtime.virtual.costs import load_costs
+from runtime.virtual.machines.speeds import SETTING as SPEEDS
 from stragglab.grids.code import sha256_of
 from stragglab.grids.forks import in_forks, processors, run_here
 from stragglab.grids.grid import QUIET, Runner, fill, quoted, record_of, run_child
@@ -104,20 +106,19 @@ def make_records(
 ) -> list[tuple[Cell, Record]]:
     """All records, of which missing and outdated ones are made. ``runner``: instead of ``run.py``, for tests.
 
-    Virtual runs come first, in forks; then those that are timed, one after another; and then virtual ones on processors
-    as fast as live (``spec.pacing``).
+    Virtual runs come first, in forks; then those that are timed, one after another; and then virtual ones whose
+    settings follow from live ones.
     """
     there = list(cells(spec))
     console.print(f"{spec.name}: {spec.title} ({spec.where}), {len(there)} runs", soft_wrap=True)
-    first = [cell for cell in there if cell.levels.get(SIDE) != PACED]
+    first = [cell for cell in there if cell.levels.get(SIDE) not in FOLLOWING]
     timed = [cell for cell in first if spec.measures_time(cell)]
     if timed or (runner and not asked.jobs):  # refuse before the first run, not at the last
         check(spec, first, out)
     found = make_some(spec, [cell for cell in first if cell not in timed], asked, out, console, runner)
     found |= make_some(spec, timed, asked, out, console, runner, live=True)
-    if spec.pacing:
-        last = [cell for cell in there if cell not in first]
-        found |= make_some(paced(spec, last, found), last, asked, out, console, runner)
+    if last := [cell for cell in there if cell not in first]:
+        found |= make_some(following(spec, last, found), last, asked, out, console, runner)
     return [(cell, found[cell.name]) for cell in there]
 
 
@@ -166,18 +167,36 @@ def make_runs(
     return fill(wanted, found, out, console, runner, live=live, forks=forks, failing=failing)
 
 
-def paced(spec: Spec, some: Sequence[Cell], found: Mapping[str, Any]) -> Spec:
-    """The experiment with the speed of the processors of these cells, by the live and virtual records of the same."""
-    speeds = []
+def following(spec: Spec, some: Sequence[Cell], found: Mapping[str, Any]) -> Spec:
+    """The experiment with the speed of the processors of these cells, by the live and virtual records of the same.
+
+    They are as fast as live on the whole (``spec.pacing``), or second by second as the memory's speed predicts by a law
+    that is fitted to the even seconds of the live runs.
+    """
+    pairs = {cell.name: _pair_of(cell, found) for cell in some}
+    probed = [pairs[cell.name] for cell in some if cell.levels[SIDE] == PROBED]
+    measured = halves(windows(probed))
+    if probed and measured is None:
+        raise RecordError(f"{probed[0][0].path}: {UNREAD} in an even and an odd second; repeat live runs (--again)")
+    lines = []
     for cell in some:
-        live, virtual = (Cell({**cell.levels, SIDE: side}, cell.seed) for side in SIDES[:2])
-        if not {live.name, virtual.name} <= found.keys():
-            raise ConfigError(f"{cell.name}: follows from {live.name} and {virtual.name}; name their sides, too")
-        speed = processor_speed(found[live.name], found[virtual.name])
-        (usual,) = [word for word in settings_of(spec, virtual) if word.startswith(f"{spec.pacing}=")]
+        live, virtual = pairs[cell.name]
+        if measured is not None and cell.levels[SIDE] == PROBED:
+            line = f"+{SPEEDS}=[{','.join(f'{speed:.4g}' for speed in speeds(live, measured.law))}]"
+        else:
+            (usual,) = [word for word in settings_of(spec, cell) if word.startswith(f"{spec.pacing}=")]
+            line = f"{spec.pacing}={float(usual.partition('=')[2]) * processor_speed(live, virtual):.6g}"
         at: Part = {axis: (level,) for axis, level in {**cell.levels, SEED: str(cell.seed)}.items()}
-        speeds.append(Also(at, (f"{spec.pacing}={float(usual.partition('=')[2]) * speed:.6g}",)))
-    return msgspec.structs.replace(spec, also=(*spec.also, *speeds))
+        lines.append(Also(at, (line,)))
+    return msgspec.structs.replace(spec, also=(*spec.also, *lines))
+
+
+def _pair_of(cell: Cell, found: Mapping[str, Any]) -> tuple[Run, Run]:
+    """The live and the virtual record of the same case and seed."""
+    live, virtual = (Cell({**cell.levels, SIDE: side}, cell.seed) for side in SIDES[:2])
+    if not {live.name, virtual.name} <= found.keys():
+        raise ConfigError(f"{cell.name}: follows from {live.name} and {virtual.name}; name their sides, too")
+    return found[live.name], found[virtual.name]
 
 
 def commit_of(asked: argparse.Namespace, console: Console) -> str | None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from analysis.measures.memory_speed import readings
+from analysis.measures.metrics import summarise
 from analysis.records.load import load_run
 from runtime.live.machines.doctor import missing
 from tests.live.test_disturbances import assert_carried_out, write_plan
@@ -151,3 +153,15 @@ def test_a_link_that_passes_nothing_is_noticed_before_the_job(start: Start) -> N
     assert "burst 600 bytes" in line
     assert not run.notes("Launched")
     assert run.finished["status"] == "failed"
+
+
+@pytest.mark.long(like="test_every_task_lives_on_its_host_and_has_no_power_beyond_it")
+def test_the_speed_of_memory_is_measured_while_a_job_runs(start: Start) -> None:
+    """Five times a second; a copy of 4 MiB takes some processor time, and no second."""
+    run = start("run", *LEDGER, *HOSTS, "workload.epochs=null", "max_time_s=3").finish()
+    record = load_run(run.run_dir)
+    found = readings(record)
+    assert len(found) >= 2
+    assert found["copy_s"].between(1e-6, 1.0).all()
+    assert found["t"].is_monotonic_increasing
+    assert summarise(record)["memory_copy_s"]["readings"] == len(found)

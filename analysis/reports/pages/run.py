@@ -85,6 +85,9 @@ def _numbers(summary: dict[str, Any]) -> dict[str, tuple[str, str]]:
         if summary[key] is not None:
             found[name] = (_text(100 * summary[key], 1), "%")
     found["mean staleness"] = (_text(summary["staleness_mean"], 2), "updates")
+    if copies := summary.get("memory_copy_s"):
+        usual, long = (_text(1e3 * copies[name], 3) for name in ("median", "p90"))
+        found["copying 4 MiB of memory"] = (usual, f"ms, 90 %: {long} ms")
     return found
 
 

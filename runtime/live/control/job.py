@@ -23,6 +23,7 @@ from runtime.live.control.settings import Processes
 from runtime.live.control.tasks import OUTSIDE_NETWORK
 from runtime.live.joining.site import Site
 from runtime.live.machines.machines import build_machines
+from runtime.live.machines.memory_speed import PERIOD_S, MemoryProbe
 from runtime.live.tasks.usage import private_bytes
 from runtime.live.transport.loop import Loop
 from runtime.live.transport.task_spec import TaskSpec
@@ -252,6 +253,8 @@ class LiveJob:
         self.injector.start()
         if self.processes.telemetry_every_s is not None:
             self._observe(self.processes.telemetry_every_s)
+        if self.machines.hosts is not None and not self.site.elsewhere:
+            self._probe_memory(MemoryProbe())
 
     def _report_begun(self) -> None:
         if self.begun is not None:
@@ -267,6 +270,13 @@ class LiveJob:
                 self.watched(nodes)
             self.session.receive(inputs.Observed(period_s, nodes))
         self.loop.after(every_s, lambda: self._observe(every_s))
+
+    def _probe_memory(self, probe: MemoryProbe) -> None:
+        """Note how long a copy takes, now and periodically: emulated hosts share this machine's memory."""
+        if self.session.over:
+            return
+        self.session.note("MemoryProbed", copy_s=probe.read())
+        self.loop.after(PERIOD_S, lambda: self._probe_memory(probe))
 
     def _list_sampled_pids(self) -> list[tuple[str, int]]:
         """Return the processes of workers, servers and aggregators; observers are not part of the job."""

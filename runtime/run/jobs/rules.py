@@ -116,6 +116,12 @@ SETS: tuple[Rule[SetFacts], ...] = (
         "cluster.hosts.gpus=null: every worker of jobs={config.names.jobs} holds a GPU",
         "say how many each host has, or use cluster=star_servers",
     ),
+    Rule(
+        "a set of jobs and the speed of processors",
+        lambda jobs: jobs.config.runtime.get("speeds"),
+        "runtime.speeds: is by the seconds of one job, and jobs of jobs={config.names.jobs} begin at different times",
+        "leave it out, or start one job (jobs=none)",
+    ),
 )
 """In the order in which they are looked at."""
 

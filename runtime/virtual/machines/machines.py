@@ -61,6 +61,8 @@ class ModelledMachines:
         """Cores of the tasks that were given some."""
         self._requested: dict[str, float] = {}
         """Cores that tasks can always have."""
+        self._speed = 1.0
+        """Work that a core does, of what the cost model says."""
         self._processors: Sharing = kernel().Sharing(
             clock, dict.fromkeys((f"cores of {name}" for name in self._named), inf)
         )
@@ -81,7 +83,7 @@ class ModelledMachines:
         for task in sites:
             self.task_work.admit(task, self._uses[task], self._cores_of(task))
         gates = dict.fromkeys((f"gate of {task}" for task in sites), inf)
-        quotas = {f"quota of {task}": max(THREAD_CORES, self._uses[task]) for task in sites}
+        quotas = {f"quota of {task}": self._full_speed(task) for task in sites}
         self._processors.add(quotas | gates)
         self._links.add(gates | dict.fromkeys((f"up of {task}" for task in sites), inf))
 
@@ -230,6 +232,18 @@ class ModelledMachines:
             self._set_links(target)
         return []
 
+    def run_at(self, speed: float) -> None:
+        """Let all processors work at this fraction of the cost model's speed from now on; quotas limit their time."""
+        self._speed = speed
+        for task in self.sites:
+            self._processors.set_capacity(f"quota of {task}", self._full_speed(task))
+        for target in dict.fromkeys((*self._named, *self.sites)):
+            self._set_cores(target)
+
+    def _full_speed(self, task: str) -> float:
+        """Return the work that a task can do in a second if nothing limits it."""
+        return max(THREAD_CORES, self._uses[task]) * self._speed
+
     def move(self, task: str, name: str) -> None:
         """Move a task's next process to another site."""
         self.sites[task] = self._named[name]
@@ -259,7 +273,7 @@ class ModelledMachines:
         return min(self.sites[task].cores, max(THREAD_CORES, self._uses[task]), self._allotted.get(task, inf))
 
     def _set_quota(self, resource: str, cores: float, site: Site) -> None:
-        quota = quota_of(cores, site.quota_period_s) if cores < inf else None
+        quota = quota_of(cores * self._speed, site.quota_period_s) if cores < inf else None
         self._processors.set_quota(resource, quota)
 
     def _set_links(self, target: str) -> None:

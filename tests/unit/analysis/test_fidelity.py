@@ -21,7 +21,7 @@ from analysis.measures.agreement import OFF, SIDES, WITHIN
 from analysis.measures.metrics import summarise
 from analysis.records.load import RecordError, Run, load_run
 from analysis.reports.fidelity import Fidelity, fidelity, processor_speed, total_variation
-from analysis.reports.fidelity_page import has_paced, notes, sheets, verdict
+from analysis.reports.fidelity_page import following, notes, sheets, verdict
 from analysis.reports.sheets import DASH
 from stragglab.grids.experiments import SPECS
 from tests.support.records import Simulation, Story, disturbance
@@ -78,6 +78,7 @@ class Pairs:
         self.again: list[Run] = []
         self.slowed: list[Run] = []
         self.paced: list[Run] = []
+        self.probed: list[Run] = []
 
     def add(self, strategy: str, change: Change = unchanged, *, seeds: int = 5, **given: Any) -> Pairs:
         """``given`` and ``change`` are about the virtual one; ``both`` are settings of both."""
@@ -301,7 +302,7 @@ def test_how_fast_the_machine_computed_live_can_be_taken_out(pairs: Pairs) -> No
     pairs.add("bsp", factor=0.8, cpu_s=0.016).add("asp", seeds=1)
     assert processor_speed(pairs.live[0], pairs.virtual[0]) == pytest.approx(0.8)
     before = pairs.compare()
-    assert not has_paced(before)
+    assert not following(before)
     assert "At live's processor speed:" not in notes(before)
     pairs.paced = [
         write(pairs.folder, story(seed=seed, runtime="virtual", factor=f), f"paced{seed}")
@@ -326,6 +327,38 @@ def test_how_fast_the_machine_computed_live_can_be_taken_out(pairs: Pairs) -> No
     medians = shown[shown["seed"] == "median"].set_index("strategy")["error_frac"]
     assert medians.to_dict() == pytest.approx({"bsp": -0.2, "asp": 0.0})
     assert shown["error_at_live_speed_frac"].dropna().to_list() == [pytest.approx(-0.01)]
+
+
+def with_copies(received: Story, *copies_s: float) -> Story:
+    """A reading of the memory's speed every half a second."""
+    for number, copy_s in enumerate(copies_s):
+        received.note(0.5 * number, "MemoryProbed", copy_s=copy_s)
+    received.lines.sort(key=lambda line: line["t"])
+    received.lines = [{**line, "seq": number} for number, line in enumerate(received.lines)]
+    return received
+
+
+def test_processors_may_follow_the_speed_of_memory(pairs: Pairs) -> None:
+    """In every second an iteration takes twice the virtual run's processor time, and the memory is equally fast."""
+    for seed in range(5):
+        live = with_copies(story(seed=seed, factor=10.0, cpu_s=0.04), *[2e-4] * 8)
+        pairs.live.append(write(pairs.folder, live, f"live{seed}"))
+        for factor, side in ((5.0, pairs.virtual), (9.8, pairs.probed)):
+            virtual = story(seed=seed, factor=factor, runtime="virtual")
+            side.append(write(pairs.folder, virtual, f"virtual{factor:g}_{seed}"))
+    found = pairs.compare()
+    jct = row(found, "jct_s")
+    assert (jct.error, jct.probed_error, jct.probed_verdict) == (pytest.approx(-0.5), pytest.approx(-0.02), WITHIN)
+    assert line(found, "at the memory's speed, JCT").endswith("within 5 %: 1 of 1 cases")
+    assert next(iter(sheets(found))).rows[0][-3:] == ["-2.0 %", "-2.0 to -2.0", "yes"]
+    assert "At the memory's speed:" in notes(found)
+    assert found.memory is not None
+    windows = found.memory.even.windows, found.memory.odd.windows
+    assert line(found, "processor time of an iteration, live against virtual, by") == (
+        "processor time of an iteration, live against virtual, by the memory's speed: 2.00 times (copy / 200 us)^0.00, "
+        f"fitted to {windows[0]} even seconds live: 0.0 % off in the median, 0.0 % in {windows[1]} odd ones; with one "
+        "factor for all seconds 0.0 % and 0.0 %"
+    )
 
 
 def test_records_without_processor_times_cannot_be_paced(pairs: Pairs) -> None:

@@ -140,6 +140,7 @@ REFUSED_LINES: dict[str, str] = {
     f"policy=las {RING} topology.collective=ddp",
     "a set of jobs and another schedule than a ring": f"{LIST} {RING} topology.collective=tree",
     "a set of jobs without GPUs": "runtime=virtual jobs=list cluster=hosts",
+    "a set of jobs and the speed of processors": f"{LIST} +runtime.speeds=[0.9]",
     # jobs of a set by themselves
     "gradients and a model of which only times are known": f"{LIST} {MODEL} backend=torch",
     "the times of another model and jobs without a model": f"{LIST} backend=torch replay.stand_in=true",

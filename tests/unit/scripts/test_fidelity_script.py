@@ -17,7 +17,7 @@ from stragglab.commands import fidelity as script
 from stragglab.grids import experiments
 from stragglab.grids import fidelity as grid
 from tests.support.fake_runners import FakeRunner, Result, ScriptBench, uncomposed
-from tests.unit.analysis.test_fidelity import story
+from tests.unit.analysis.test_fidelity import story, with_copies
 
 GRID = ("--seeds", "2,3", "--strategies", "bsp,asp", "--stragglers", "none")
 """Without the first seeds, which have more runs."""
@@ -30,6 +30,8 @@ class ComparedRunner(FakeRunner):
     def __init__(self, **factors: float) -> None:
         super().__init__()
         self.factors = factors
+        self.live_factor, self.copies_s = 1.0, tuple[float, ...]()
+        """Of live runs: what stretches their clock, and readings of the memory's speed."""
 
     def leave(self, said: dict[str, str], new: Path) -> None:
         strategy, virtual = said["strategy"], said["runtime"] == "virtual"
@@ -37,7 +39,7 @@ class ComparedRunner(FakeRunner):
             strategy,
             seed=int(said["seed"]),
             runtime="virtual" if virtual else "live",
-            factor=self.factors.get(strategy, 1.0) if virtual else 1.0,
+            factor=self.factors.get(strategy, 1.0) if virtual else self.live_factor,
             cpu_s=0.01 if virtual else 0.02,
             straggler=said["straggler"],
             epochs=int(said.get("workload.epochs", 2)),
@@ -45,6 +47,8 @@ class ComparedRunner(FakeRunner):
         if virtual:
             model = load_costs(said["cluster.costs"])
             received.meta["calibration"] = f"{model.name} {model.sha256[:8]}, extrapolated"
+        elif self.copies_s:
+            with_copies(received, *self.copies_s)
         received.meta["started_at"] = self.started_at()
         received.write(new)
 

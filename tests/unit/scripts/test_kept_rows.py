@@ -15,7 +15,7 @@ import yaml
 from rich.console import Console
 
 from analysis.experiments.results import measure_runs
-from analysis.experiments.rows import is_busy, read_rows
+from analysis.experiments.rows import is_busy, read_rows, row_of
 from analysis.experiments.spec import Spec, SpecError, cells, load_spec
 from analysis.records.load import load_run
 from stragglab.commands import experiment
@@ -25,6 +25,7 @@ from stragglab.grids.grid import record_of
 from stragglab.grids.idleness import Spent, others_frac
 from stragglab.grids.rows import Kept, counted_results, counts, make_rows
 from tests.support.cli import run_cli
+from tests.unit.analysis.test_fidelity import story, with_copies
 
 pytestmark = pytest.mark.usefixtures("same_code")
 OWN: dict[str, Any] = {
@@ -91,6 +92,16 @@ def test_rows_say_the_same_as_the_records_that_they_were_made_of(eight: Path) ->
     assert "virtual runtime" in ours.source
     assert "seeds 0\N{EN DASH}1" in ours.source
     assert ours.kept.startswith("0 live runs and 8 virtual ones")
+
+
+def test_a_row_has_the_usual_reading_of_the_memory(tmp_path: Path) -> None:
+    """And none where there are no readings."""
+    spec = spec_of(tmp_path)
+    found = []
+    for copies_s in ((1e-4, 4e-4, 2e-4), ()):
+        run = load_run(with_copies(story(), *copies_s).write(tmp_path / f"run{len(copies_s)}"))
+        found.append(row_of(spec, next(cells(spec)), run, {})["copy_s"])
+    assert found == ["0.0002", ""]
 
 
 def test_a_row_that_counts_is_made_once(eight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
