@@ -27,8 +27,9 @@ class InitiatedGate(Checked):
     """An update is all gradients that have arrived when a worker that may begin it has computed on ``version``.
 
     A worker that has computed on older parameters is late: its gradient waits for the update, and the worker goes on.
-    Any other waits, also one that finds no more data. ``buffer`` holds the gradients since the last update, perhaps
-    several of a worker; ``waiting`` are the workers that wait. New workers enter with the next update.
+    Any other worker waits, also one that finds no more data; if all workers wait and none was late, that one counts for
+    the rate as in BSP. ``buffer`` holds the gradients since the last update, perhaps several of a worker; ``waiting``
+    are the workers that wait. New workers enter with the next update.
 
     Attributes:
         mode: ``solo``: any worker may begin it; ``majority``: the one that is drawn.
@@ -51,11 +52,12 @@ class InitiatedGate(Checked):
         return self.roster.all()
 
     def arrived(self, grad: Grad) -> Verdict:
-        """Keep the gradient; a late one lets its worker go on, any other may begin the update."""
-        if grad.samples:
+        """Keep the gradient; after a late one its worker goes on, any other may begin the update."""
+        late = grad.version < self.version
+        if grad.samples or not late:
             self.buffer.append(grad)
-            if grad.version < self.version:
-                return Verdict(go=(grad.worker,))
+        if late:
+            return Verdict(go=(grad.worker,))
         self.waiting.add(grad.worker)
         return self._test()
 
@@ -73,18 +75,20 @@ class InitiatedGate(Checked):
     def _test(self) -> Verdict:
         if not (self._begins() or self.roster.deserted):
             return NOTHING
-        update, self.buffer = by_worker(self.buffer), []
+        as_bsp = self.waiting >= self.roster.members and all(grad.version == self.version for grad in self.buffer)
+        update = by_worker(grad for grad in self.buffer if grad.samples or as_bsp)
+        self.buffer = []
         go = (self.waiting | self.roster.enter()) & self.roster.members
         self.waiting = set()
-        self.version += bool(update)
+        self.version += any(grad.samples for grad in update)
         return Verdict(apply=update, go=tuple(sorted(go)), opens=not update)
 
     def _begins(self) -> bool:
+        if not self.waiting:
+            return False
         if self.sync_every is not None and (self.version + 1) % self.sync_every == 0:
-            return bool(self.waiting) and self.waiting >= self.roster.members
-        if self.mode == "solo":
-            return bool(self.waiting)
-        return bool(self.waiting) and initiator_of(self.seed, self.version, self.roster.all()) in self.waiting
+            return self.waiting >= self.roster.members
+        return self.mode == "solo" or initiator_of(self.seed, self.version, self.roster.all()) in self.waiting
 
     def log_state(self) -> dict[str, float | int | str]:
         return {"waiting": len(self.waiting), "late": sum(grad.version < self.version for grad in self.buffer)}

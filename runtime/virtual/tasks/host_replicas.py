@@ -45,6 +45,7 @@ class HostReplicas(ReplicaGroup):
     """As live, every replica carries out one order after another: sums, steps, copies, and its own iterations.
 
     A step is work of its worker: what a server does to update the whole vector by one gradient.
+    ``meanwhile``: its iterations are an exception, since a thread of its own computes them; the two share a core.
     """
 
     def __init__(
@@ -54,9 +55,11 @@ class HostReplicas(ReplicaGroup):
         num_parameters: int,
         members: Membership,
         summing: Summing = RING,
+        *,
+        meanwhile: bool = False,
     ) -> None:
         super().__init__(costs, num_parameters, members, summing)
-        self.machines = machines
+        self.machines, self.meanwhile = machines, meanwhile
         self._queues: dict[int, Queue] = {}
         self._members: Sequence[int] = ()
         """Workers that have summed, or are about to sum, the last update."""
