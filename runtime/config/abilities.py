@@ -135,7 +135,7 @@ UNABLE: tuple[Unable, ...] = (
     Unable(
         "sums while replicas compute and parameter servers",
         _ps,
-        "topology=ps: workers sum nothing",
+        "topology=ps: servers hold the parameters, so workers take part in no sum",
         "use topology=allreduce",
         (MEANWHILE,),
     ),
