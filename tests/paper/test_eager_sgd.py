@@ -54,8 +54,10 @@ def play(strategy: Strategy, max_time_s: float) -> HeapRun:
 
 
 def test_solo_waits_for_the_fastest_and_the_others_contribute_what_they_have() -> None:
-    """Worker 1's first gradient, of the first parameters, arrives at 5.5 s and is in the sum of 6 s, which divides two
-    gradients by 3. From 5.5 s on the worker computes on the parameters of then, the second ones, until 11 s."""
+    """Abstract: fast workers "contribute their gradients eagerly without waiting for the slower". Published code: the
+    sum is divided by the number of processes. Worker 1's first gradient, of the first parameters, arrives at 5.5 s and
+    is in the sum of 6 s, which divides two gradients by 3. From 5.5 s on the worker computes on the parameters of then,
+    the second ones, until 11 s."""
     run = play(EagerSGD(mode="solo"), 12.25)
     one, two = pytest.approx(1 / 3), pytest.approx(2 / 3)
     assert updates_of(run) == [
@@ -71,8 +73,9 @@ def test_solo_waits_for_the_fastest_and_the_others_contribute_what_they_have() -
 
 
 def test_majority_waits_for_the_drawn_worker_and_late_gradients_add_up() -> None:
-    """Workers 1, 0 and 2 are drawn. Worker 2's first gradient, late at 9 s, begins no sum: the third one waits for its
-    next, at 18 s. It has two gradients of worker 1 and two of worker 2 by then: five, divided by 3."""
+    """Abstract, and published code: a random activator. Workers 1, 0 and 2 are drawn. Worker 2's first gradient, late
+    at 9 s, begins no sum: the third one waits for its next, at 18 s. It has two gradients of worker 1 and two of worker
+    2 by then: five, divided by 3."""
     run = play(EagerSGD(mode="majority", seed=seed_of(1, 0, 2)), 18.25)
     assert updates_of(run) == [
         (5.5, [(0, 0), (1, 0)], pytest.approx(2 / 3)),
@@ -83,7 +86,7 @@ def test_majority_waits_for_the_drawn_worker_and_late_gradients_add_up() -> None
 
 
 def test_every_second_sum_waits_for_all() -> None:
-    """The source's code for solo makes a synchronous sum every 32 steps. Here the second one needs gradients of all on
+    """Published code: solo makes a synchronous sum every 32 steps. Here the second one needs gradients of all on
     the parameters of 2 s: worker 2's arrives at 18 s."""
     run = play(EagerSGD(mode="solo", sync_every=2), 18.25)
     assert updates_of(run) == [
@@ -93,14 +96,15 @@ def test_every_second_sum_waits_for_all() -> None:
 
 
 def test_on_average_half_of_the_workers_have_arrived_at_a_majority() -> None:
-    """The rank of the drawn worker is uniform: of 64, a mean of 32.5, within four standard errors of 4,000 draws."""
+    """Abstract: "at least half of the participants". The rank of the drawn worker is uniform: of 64, a mean of 32.5,
+    within four standard errors of 4,000 draws."""
     ranks = [1 + initiator_of(7, version, tuple(range(64))) for version in range(4000)]
     assert fmean(ranks) == pytest.approx(32.5, abs=4 * np.sqrt((64**2 - 1) / 12 / 4000))
     assert set(ranks) == set(range(1, 65))
 
 
 def test_all_workers_draw_the_same_and_a_repeated_round_draws_again_the_same() -> None:
-    """The common seed."""
+    """Published code: one seed for all processes. Beyond the paper, rollbacks."""
     drawn = [[initiator_of(seed, version, (0, 1, 2)) for version in range(20)] for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
 
@@ -146,6 +150,7 @@ def by_the_algorithm(trained: Trained, lr: float) -> tuple[list[np.ndarray[Any, 
 
 @pytest.mark.parametrize("mode", ["solo", "majority"])
 def test_parameters_are_those_of_the_algorithm(mode: str) -> None:
+    """Abstract: "decentralized accumulation". The reference has send buffers, and knows no command."""
     trained = train(EagerSGD(mode=mode), PLAIN, workers=3, samples=48, w1=3.0, w2=12.0)
     versions, ages = by_the_algorithm(trained, PLAIN["lr"])
     assert len(versions) == len(trained.model.common) > 8
@@ -163,8 +168,8 @@ def test_parameters_are_those_of_the_algorithm(mode: str) -> None:
 @pytest.mark.parametrize("num_workers", [1, 4])
 @pytest.mark.parametrize("seed", long_after(range(6), always=2))
 def test_if_every_sum_waits_for_all_it_is_bsp(mode: str, num_workers: int, seed: int) -> None:
-    """In worlds with jitter, delays, losses and departures: the same events and commands at the same times to the bit,
-    and every sample is used as often."""
+    """Beyond the paper: in worlds with jitter, delays, losses and departures: the same events and commands at the same
+    times to the bit, and every sample is used as often."""
     world = draw_replica_world(num_workers, seed)
     eager, bsp = (VirtualRun(world, one) for one in (EagerSGD(mode=mode, sync_every=1), BSP()))
     assert eager.refused == ""
@@ -173,12 +178,13 @@ def test_if_every_sum_waits_for_all_it_is_bsp(mode: str, num_workers: int, seed:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_one_worker_alone_is_bsp(seed: int) -> None:
+    """Beyond the paper: nobody is late."""
     world = draw_replica_world(1, seed)
     assert difference(VirtualRun(world, EagerSGD(mode="solo")), VirtualRun(world, BSP())) == ""
 
 
 def test_what_is_not_bsp_is_found() -> None:
-    """Negative control."""
+    """Negative control: solo with four workers, in the same world, differs from BSP."""
     world = draw_replica_world(4, 0)
     assert difference(VirtualRun(world, EagerSGD(mode="solo")), VirtualRun(world, BSP()))
 
@@ -189,6 +195,7 @@ def last_is(worker: int) -> Callable[[int, ComputeOrder], float]:
 
 
 def test_majority_whose_initiator_is_the_last_to_arrive_is_bsp() -> None:
+    """Beyond the paper: the same updates at the same times."""
     job = make_job(num_workers=3, num_servers=0, num_samples=60, global_batch_samples=6, epochs=2, max_time_s=1e3)
     eager, bsp, first = (
         HeapRun(strategy, job, seconds).run()
@@ -201,7 +208,7 @@ def test_majority_whose_initiator_is_the_last_to_arrive_is_bsp() -> None:
 
 @pytest.mark.parametrize("optimizer", [PLAIN, MOMENTUM], ids=["plain", "momentum"])
 def test_its_parameters_are_then_those_of_bsp_to_the_bit(optimizer: dict[str, Any]) -> None:
-    """The slower of two workers is drawn for each of eight sums."""
+    """Beyond the paper: the slower of two workers is drawn for each of eight sums."""
     seed = seed_of(*[1] * 8, workers=2)
     eager, bsp, other = (
         train(strategy, optimizer, workers=2, samples=16, w1=1.0)

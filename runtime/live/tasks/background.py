@@ -14,16 +14,18 @@ from typing import final
 
 from runtime.core.vectors import FloatVector, aligned_vector
 from runtime.live.tasks.replica_state import ReplicaState
+from runtime.live.tasks.task_end import tell_end
 from runtime.live.transport.messages import Message
 
-Arrived = tuple[int, FloatVector]
+Computed = tuple[int, FloatVector]
+"""A gradient's ticket and the gradient."""
 
 
 @final
 class Snapshot:
     """A worker's links (:class:`runtime.live.tasks.worker.Links`) to a copy of the parameters, and to one gradient."""
 
-    def __init__(self, copy: ReplicaState, arrived: SimpleQueue[Arrived]) -> None:
+    def __init__(self, copy: ReplicaState, arrived: SimpleQueue[Computed]) -> None:
         self.identity, self._arrived = copy.identity, arrived
         self.params = aligned_vector(copy.size)
         self.grad = copy.grad
@@ -43,8 +45,6 @@ class Snapshot:
 
 def end_process(error: BaseException) -> None:
     """End the process as an error of its main thread would; the coordinator may be gone, which is no error."""
-    from runtime.live.tasks.roles import tell_end
-
     os._exit(0 if isinstance(error, ConnectionError) else tell_end(error))
 
 
@@ -63,7 +63,7 @@ class Background:
         end: Callable[[BaseException], None] = end_process,
     ) -> None:
         self.copy, self.tell, self.end = copy, tell, end
-        self._arrived: SimpleQueue[Arrived] = SimpleQueue()
+        self._arrived: SimpleQueue[Computed] = SimpleQueue()
         self.links = Snapshot(copy, self._arrived)
         self.computes = False
         self._pool = ThreadPoolExecutor(1, "gradient")
@@ -71,7 +71,7 @@ class Background:
 
     def begin(self, compute: Callable[[], Message]) -> None:
         """Call ``compute`` on the parameters of now, and send its report, after the last one."""
-        self.wait()
+        self.finish()
         self.links.take(self.copy)
         self.computes = True
         self._last = self._pool.submit(self._compute, compute)
@@ -84,7 +84,7 @@ class Background:
         except BaseException as error:  # noqa: BLE001  (nobody else would notice it)
             self.end(error)
 
-    def wait(self) -> None:
+    def finish(self) -> None:
         """Wait until no gradient is being computed, which the coordinator's deadline of an iteration limits."""
         if self._last is not None:
             self._last.result()

@@ -256,7 +256,7 @@ class Replica:
         self.acceptor.forget_before(message.generation)
         self._hang_up(*AUXILIARIES)
         if self.background is not None:
-            self.background.wait()
+            self.background.finish()
             self._collect()
         self.copy.void()
         version = self.copy.version if self.whole else NOTHING

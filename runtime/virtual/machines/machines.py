@@ -154,7 +154,7 @@ class ModelledMachines:
         self.task_work.work(task, core_seconds, then)
 
     def work_beside(self, task: str, core_seconds: float, then: Then) -> None:
-        """Work of another thread of the task, beside the first; one thing at a time. All cores that it has are shared."""
+        """Work of another thread of the task, on the same cores; one thing at a time."""
         self.task_work.work_beside(task, core_seconds, then)
 
     def compute(self, task: str, seconds: float, then: Then) -> None:

@@ -45,7 +45,7 @@ class HostReplicas(ReplicaGroup):
     """As live, every replica carries out one order after another: sums, steps, copies, and its own iterations.
 
     A step is work of its worker: what a server does to update the whole vector by one gradient.
-    ``meanwhile``: it begins its iterations in that order, too, and goes on: another thread computes them, on the same cores.
+    ``meanwhile``: another thread computes the iterations, on the same cores, so that later orders do not wait for them.
     """
 
     def __init__(
@@ -115,9 +115,7 @@ class HostReplicas(ReplicaGroup):
 
     def _begin(self, ranked: Sequence[int]) -> CollectiveSum:
         names = [_name(worker) for worker in ranked]
-        made = CollectiveSum(
-            self.machines, self.costs, names, self.num_parameters, self.summing, beside=self.meanwhile
-        )
+        made = CollectiveSum(self.machines, self.costs, names, self.num_parameters, self.summing, beside=self.meanwhile)
         self._sums = [*(one for one in self._sums if one.waiting), made]
         return made
 

@@ -46,7 +46,7 @@ def copy() -> ReplicaState:
 
 @pytest.fixture
 def told() -> list[Any]:
-    """Reports and errors."""
+    """Reports that were sent, and errors."""
     return []
 
 
@@ -54,7 +54,7 @@ def told() -> list[Any]:
 def background(copy: ReplicaState, told: list[Any]) -> Iterator[Background]:
     made = Background(copy, told.append, told.append)
     yield made
-    made.wait()
+    made.finish()
 
 
 def update(copy: ReplicaState, version: int, *grads: int) -> None:
@@ -74,7 +74,7 @@ def test_an_update_meanwhile_changes_neither_what_it_computes_on_nor_its_gradien
     update(copy, 1, 1)
     assert (background.computes, background.arrived(), told) == (True, {}, [])
     worker.may.set()
-    background.wait()
+    background.finish()
     assert (background.computes, worker.params) == (False, [0.0])
     assert [one.grad_id for one in told if isinstance(one, Report)] == [7]
     (grad,) = background.arrived().values()
@@ -89,11 +89,11 @@ def test_the_next_gradient_has_the_parameters_of_then_and_a_vector_of_its_own(
     worker = Worker(background)
     worker.may.set()
     background.begin(lambda: worker.compute(1))
-    background.wait()
+    background.finish()
     copy.params.fill(5.0)
     copy.version = 3
     background.begin(lambda: worker.compute(2))
-    background.wait()
+    background.finish()
     assert (worker.params, background.links.receive_params(2)) == ([0.0, 5.0], 3)
     one, two = background.arrived().values()
     assert not np.shares_memory(one, two)
@@ -103,5 +103,5 @@ def test_the_next_gradient_has_the_parameters_of_then_and_a_vector_of_its_own(
 def test_an_error_ends_the_process(background: Background, told: list[Any]) -> None:
     """Nobody would wait for the thread: the main thread waits for orders."""
     background.begin(lambda: {}["nothing"])
-    background.wait()
+    background.finish()
     assert [type(error) for error in told] == [KeyError]

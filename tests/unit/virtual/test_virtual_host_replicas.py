@@ -126,3 +126,20 @@ def test_its_sums_take_as_long_while_it_computes() -> None:
         ends_s.append(tape.update_times()[:2])
     assert ends_s[0] == pytest.approx(ends_s[1])
     assert 0.25 + 0.25 + 6 * 20_000 / 125_000 <= ends_s[0][1] < 2.0
+
+
+def test_a_second_thread_shares_the_cores_of_its_task_and_ends_with_it() -> None:
+    """Worker 0 has one core for a second of computing and half a second of summing: half of it each until 1 s."""
+    group, ends_s = Group(2), dict[str, float]()
+
+    def end(what: str) -> Then:
+        return lambda: ends_s.setdefault(what, group.clock.now)
+
+    for task in ("worker:0", "worker:1"):
+        group.machines.compute(task, 1.0, end(f"{task} computes"))
+        group.machines.work_beside(task, 0.5, end(f"{task} sums"))
+    with pytest.raises(ValueError, match="is in use"):
+        group.machines.work_beside("worker:0", 0.5, end("again"))
+    group.clock.at(0.25, MACHINE, group.machines.forget, "worker:1")
+    group.run()
+    assert ends_s == {"worker:0 sums": 1.0, "worker:0 computes": 1.5}
