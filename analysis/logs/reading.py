@@ -32,6 +32,7 @@ from analysis.logs.resiliency import is_resiliency, read_resiliency
 from analysis.logs.rows import Rows
 from analysis.logs.run_record import read_record
 from analysis.logs.several import Counted
+from analysis.logs.step_lines import is_step_line, read_step_lines
 from analysis.logs.step_log import LogError, StepLog
 from analysis.logs.table import Columns, read_table
 from analysis.logs.table_file import has_columns, is_table
@@ -39,6 +40,7 @@ from analysis.logs.tensorboard import event_files_in, is_event_file, read_event_
 from analysis.logs.torchtitan import is_torchtitan, read_torchtitan
 from analysis.logs.trace_file import NotATrace
 from analysis.logs.trace_folder import is_trace, traces_in
+from analysis.logs.xplane import is_xplane, read_xplanes, xplanes_in
 from analysis.records.load import find_runs
 
 
@@ -72,6 +74,7 @@ PRINTED = (
     Printed("DeepSpeed", is_deepspeed, lambda source, lines, _: read_deepspeed(source, lines), within=True),
     Printed("MLPerf's logging", is_mllog, lambda source, lines, _: read_mllog(source, lines)),
     Printed("nanoGPT", is_nanogpt, lambda source, lines, _: read_nanogpt(source, lines)),
+    Printed("MaxText, verl or TF-Slim", is_step_line, lambda source, lines, _: read_step_lines(source, lines)),
     Printed("StragglAR", is_rank_line, lambda source, lines, _: read_rank_lines(source, lines)),
     Printed(
         "programs that count iterations of epochs",
@@ -82,8 +85,8 @@ PRINTED = (
 )
 KNOWN = (
     "a table (.csv, .tsv or .parquet), a run's directory, traces of the PyTorch profiler (.json, or a directory of "
-    "them), profiles of Nsight Systems (.sqlite), event files of TensorBoard, records of steps (.json or .jsonl), "
-    "execution traces of Chakra (.et), dumps of PyTorch's flight recorder, "
+    "them), profiles of TensorFlow and JAX (.xplane.pb) and of Nsight Systems (.sqlite), event files of TensorBoard, "
+    "records of steps (.json or .jsonl), execution traces of Chakra (.et), dumps of PyTorch's flight recorder, "
     f"{' or '.join(form.name for form in FORMS)} (.json), or what "
     f"{', '.join(one.program for one in PRINTED[:-1])} or {PRINTED[-1].program} print; .gz and .zst, too"
 )
@@ -110,6 +113,8 @@ def _folder(path: Path, reading: Reading) -> StepLog:
         raise LogError(f"{path}: holds {len(runs)} runs; name one, such as {runs[0]}")
     if tables := part_files_in(path):
         return read_parts(tables, reading.counted)
+    if profiles := xplanes_in(path):
+        return read_xplanes(profiles, reading.counted)
     try:
         if traces := _traces(path, reading.counted):
             return traces
@@ -166,6 +171,8 @@ def _file(path: Path, reading: Reading) -> StepLog:
     refuse_archive(path)
     if is_database(path):
         return read_nsight(path)
+    if is_xplane(path):
+        return read_xplanes([path])
     if is_chakra(path):
         return read_chakra([path])
     if is_event_file(path):

@@ -56,8 +56,12 @@ def best_split(total: int, times: Sequence[Callable[[int], float]]) -> list[int]
 
 
 def rebalanced(plan: Plan) -> Plan:
-    """The job whose replicas have other numbers of micro-batches, by their step times; ``plan.ahead`` must be known."""
-    mean, total = plan.averaged(), sum(map(len, plan.numbers.values()))
+    """The job whose replicas have other numbers of micro-batches, by the speeds of their ranks and links.
+
+    Micro-batches count as equally long: a replica that had longer ones in the measured steps gets others in the next.
+    ``plan.ahead`` must be known.
+    """
+    mean, total = evened(plan.averaged()), sum(map(len, plan.numbers.values()))
     counts = best_split(total, [_time_of(mean.only([replica])) for replica in plan.replicas])
     return with_counts(plan, dict(zip(plan.replicas, counts, strict=True)))
 

@@ -15,7 +15,7 @@ from runtime.hybrid.operators import BACKWARD, FORWARD, MESSAGES, PASSES, Job, O
 from runtime.hybrid.schedules import alternate
 
 BY_CHANCE, LEAST_FRAC = 3.0, 0.01
-"""Ranks whose mean passes differ by fewer standard errors, or by a smaller part, are equally fast."""
+"""Ranks whose mean passes differ by fewer standard errors of that difference, or by less, are equally fast."""
 MicroBatch = tuple[int, int]
 """Its replica as measured, and its number there."""
 
@@ -140,9 +140,12 @@ def _slowness(seconds: Mapping[Operator, Floats], turns: Turns) -> dict[Rank, fl
     }
     found = {}
     for rank, mine in work.items():
-        usual_s = low_median(float(other.mean()) for (_, stage), other in work.items() if stage == rank[1])
-        alike_s = max(LEAST_FRAC * usual_s, BY_CHANCE * float(mine.std()) / mine.size**0.5)
-        found[rank] = float(mine.mean()) / usual_s if abs(mine.mean() - usual_s) > alike_s and usual_s > 0 else 1.0
+        same = [other for (_, stage), other in work.items() if stage == rank[1]]
+        usual_s = low_median(float(other.mean()) for other in same)
+        usual = next(other for other in same if float(other.mean()) == usual_s)
+        chance_s = BY_CHANCE * float(np.hypot(mine.std() / mine.size**0.5, usual.std() / usual.size**0.5))
+        is_slow = abs(mine.mean() - usual_s) > max(LEAST_FRAC * usual_s, chance_s) and usual_s > 0
+        found[rank] = float(mine.mean()) / usual_s if is_slow else 1.0
     return found
 
 

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 
@@ -119,45 +120,12 @@ class Step:
             for earlier, later in itertools.pairwise(messages):
                 waits[later].append(earlier)
 
-    def seconds(
-        self,
-        forward_s: Floats | float,
-        backward_s: Floats | float,
-        weight_s: Floats | float,
-        *,
-        message_s: Floats | Sequence[float] | float = 0.0,
-        sync_s: Floats | float = 0.0,
-        optimizer_s: Floats | float = 0.0,
-        ready_s: Floats | float = 0.0,
-        factor: Floats | float = 1.0,
-    ) -> Floats:
-        """The duration of each operation, for :meth:`Graph.ends`.
+    def seconds(self, *parts_s: Floats | float, **others_s: Any) -> Floats:
+        """[operations, ...]: the durations that :meth:`rows` lists, in one array for :meth:`Graph.ends`.
 
-        In all arguments an axis of length 1 has the same values for all.
-
-        Args:
-            forward_s: [stages, micro-batches, ...]: of a micro-batch's forward pass through a whole stage.
-            backward_s: the same, of its gradients of activations.
-            weight_s: the same, of its gradients of weights; without a split, a backward pass takes both.
-            message_s: [stages, 2, ...]: of a message from each stage to the next one, and to the one before.
-            sync_s: [stages, ...]: of the sum of a stage's gradients, from the last replica's readiness.
-            optimizer_s: [stages, ...].
-            ready_s: [stages, ...]: when each stage may begin: the end of its last step.
-            factor: [stages, tensor ranks, ...]: by which each rank's passes take longer; the largest of a stage counts.
-
-        Returns:
-            [operations, ...]: the further axes are broadcast against each other; the first of them is the replicas.
+        The further axes are broadcast against each other; the first of them is the replicas.
         """
-        rows = self.rows(
-            forward_s,
-            backward_s,
-            weight_s,
-            message_s=message_s,
-            sync_s=sync_s,
-            optimizer_s=optimizer_s,
-            ready_s=ready_s,
-            factor=factor,
-        )
+        rows = self.rows(*parts_s, **others_s)
         found = np.empty((len(rows), *np.broadcast_shapes((1,), *{row.shape for row in rows})))
         for place, row in enumerate(rows):
             found[place] = row
@@ -175,7 +143,20 @@ class Step:
         ready_s: Floats | float = 0.0,
         factor: Floats | float = 1.0,
     ) -> list[Floats]:
-        """The durations that :meth:`seconds` returns, for :meth:`Graph.alone`; equal operations share an array."""
+        """The duration of each operation, for :meth:`Graph.alone`; equal operations share an array.
+
+        In all arguments an axis of length 1 has the same values for all.
+
+        Args:
+            forward_s: [stages, micro-batches, ...]: of a micro-batch's forward pass through a whole stage.
+            backward_s: the same, of its gradients of activations.
+            weight_s: the same, of its gradients of weights; without a split, a backward pass takes both.
+            message_s: [stages, 2, ...]: of a message from each stage to the next one, and to the one before.
+            sync_s: [stages, ...]: of the sum of a stage's gradients, from the last replica's readiness.
+            optimizer_s: [stages, ...].
+            ready_s: [stages, ...]: when each stage may begin: the end of its last step.
+            factor: [stages, tensor ranks, ...]: by which each rank's passes take longer; the largest of a stage counts.
+        """
         split = self.last_pass == WEIGHT
         slowest = _wide(factor, 2).max(axis=1)
         whole = {

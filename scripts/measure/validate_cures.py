@@ -253,10 +253,10 @@ def said(outcomes: Sequence[Outcome]) -> str:
         f"The first cure is the best (within {ALIKE:.0%}) in {sum(one.is_best for one in outcomes)} of {len(outcomes)} "
         f"jobs, and the first one that needs no other hardware in {sum(one.is_best_without for one in outcomes)}. Step "
         f"times are off by {median(alike + unequal):.1%} (median), where sequences are unequal by "
-        f"{median(unequal):.1%}; at most by {max(alike):.1%} and {max(unequal):.1%}. Of {len(gaps)} plans with another "
-        f"order, {good} are at most "
-        f"{ALIKE:.0%} longer than the best one of their kind; the worst is {max(gaps):.1%} longer. Of {len(after)} cures "
-        f"that should help, {harmful} make steps more than {ALIKE:.0%} longer, at most {max(after) - 1.0:.1%}."
+        f"{median(unequal):.1%}; at most by {max(alike):.1%} and {max(unequal):.1%}. Of {len(gaps):,} plans with "
+        f"another order, {good:,} are at most {ALIKE:.0%} longer than the best one of their kind; the worst is "
+        f"{max(gaps):.1%} longer. Of {len(after):,} cures that should help, {harmful or 'none'} make steps more than "
+        f"{ALIKE:.0%} longer{f', at most {max(after) - 1.0:.1%}' if harmful else ''}."
     )
 
 

@@ -21,6 +21,7 @@ from analysis.logs.table import Columns
 from tests.support import written_logs
 from tests.support.records import bsp_story
 from tests.support.runs import ROOT
+from tests.support.xplanes import Event, profile
 
 STEPS, RANKS = 24, 3
 JOB = written_logs.truth(random.Random(1))
@@ -150,6 +151,18 @@ def _nsight() -> bytes:
         return database.serialize()
 
 
+def _xplane() -> bytes:
+    """Two devices of one host, which marks the steps."""
+    marked = [Event("train", 200.0 * step, 200.0, step) for step in range(STEPS)]
+    planes = {"/host:CPU": {"python": marked}}
+    for rank in range(2):
+        spans = [(200.0 * step, 1000.0 * _seconds(rank, step)) for step in range(STEPS)]
+        working = [Event("fusion", begin, length) for begin, length in spans]
+        sending = [Event("all-reduce", begin + length, 200.0 - length) for begin, length in spans]
+        planes[f"/device:GPU:{rank}"] = {"Stream #1": [*working, *sending]}
+    return profile(planes)
+
+
 OWN = Reading(Columns(compute="work", start="begin", host="host", samples="n"))
 FILES: dict[str, tuple[Callable[[], bytes], Reading]] = {
     "log.csv": (_csv, OWN),
@@ -179,6 +192,7 @@ FILES: dict[str, tuple[Callable[[], bytes], Reading]] = {
     "metrics.csv": (_metrics, Reading()),
     "steps.csv": (_parts, Reading()),
     "profile.sqlite": (_nsight, Reading()),
+    "node0.xplane.pb": (_xplane, Reading()),
     "events.out.tfevents.1795950020.host": (
         (MADE / "events.out.tfevents.1795950020.host.1092.0").read_bytes,
         Reading(),

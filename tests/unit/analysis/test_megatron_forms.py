@@ -45,6 +45,12 @@ def read(path: Path, lines: list[str], timer: str | None = None) -> StepLog:
     return read_log(path, Reading(timer=timer))
 
 
+def test_the_mean_of_recent_iterations_behind_a_time_is_passed_over(tmp_path: Path) -> None:
+    """As AMD's Primus prints it."""
+    lines = [iteration(step).replace("300.0 |", f"{300.0 + step:.1f}/305.5 |") for step in range(1, STEPS)]
+    assert read(tmp_path / "a.log", lines).own_s[:3, 0].tolist() == pytest.approx([0.301, 0.302, 0.303])
+
+
 def test_the_quickest_and_the_slowest_rank_give_the_cost_without_a_name(tmp_path: Path) -> None:
     lines = [line for step in range(1, STEPS) for line in (iteration(step), *minmax(210.0, 273.0))]
     log = read(tmp_path / "a.log", lines)
