@@ -203,7 +203,7 @@ def _one(claim: Claim, ours: Answer, accept: Bounds | None) -> str:
     low, high = _interval(claim, ours)
     if verdict := _unusable(ours.value, low, high):
         return verdict
-    return within(low, high, *accept) if accept is not None else near(claim, ours.value, low, high)
+    return within(low, high, *accept) if accept is not None else near(claim, low, high)
 
 
 def shape(result: Answer) -> str:
@@ -225,14 +225,13 @@ def within(low: float, high: float, least: float | None, most: float | None) -> 
     return MISSED if high <= bottom or low >= top else INCONCLUSIVE
 
 
-def near(claim: Claim, ours: float, low: float, high: float) -> str:
-    """Whether our number is within 15 % of the paper's, and its interval no wider than that."""
+def near(claim: Claim, low: float, high: float) -> str:
+    """Whether the whole interval of our number is within 15 % of the paper's, and no wider than that."""
     if claim.value is None:
         return MISSED
     allowed = TOLERANCE_FRAC * abs(claim.value)
-    if abs(ours - claim.value) < allowed and high - low <= allowed:
-        return MET
-    return MISSED if high <= claim.value - allowed or low >= claim.value + allowed else INCONCLUSIVE
+    verdict = within(low, high, claim.value - allowed, claim.value + allowed)
+    return INCONCLUSIVE if verdict == MET and high - low > allowed else verdict
 
 
 def of_group(verdicts: Iterable[str]) -> str:

@@ -55,8 +55,8 @@ job completion time of the second.
 
 **Side**: is the effect there? The interval of a ratio lies beyond no effect (0 %, or 1x), on the paper's side, or
 within the accepted range that the table gives; a shape holds in 95 % of resamples of five seeds or more. **Size**: is
-the effect as large? The interval of a ratio lies between two thirds and four thirds of the paper's effect; a number is
-within 15 % of the paper's, and its interval is no wider than that.
+the effect as large? The interval of a ratio lies between two thirds and four thirds of the paper's effect, and the
+interval of a number within 15 % of the paper's; it is no wider than that.
 
 - **met**, **missed**: the whole interval is within the range, or outside. **Larger**: it lies above two thirds of the
   paper's effect and reaches beyond four thirds. **Inconclusive**: it contains a bound, is too wide, or does not exist.
