@@ -20,7 +20,9 @@ CHILDREN = "Apply.children"
 """The ability to let replicas leave the ring, and attach them to others (``Strategy.attaches``)."""
 CUTS = "Compute.within_s"
 """The ability to end iterations early (``Strategy.cuts``)."""
-ABILITIES = (*COMMANDS, CHILDREN, CUTS)
+MEANWHILE = "Apply.meanwhile"
+"""The ability of replicas to sum while they compute (``Strategy.sums_meanwhile``)."""
+ABILITIES = (*COMMANDS, CHILDREN, CUTS, MEANWHILE)
 OF_NODES: tuple[type[Command], ...] = (Launch, Retire, Repartition, Allocate)
 """Commands that change which nodes there are, and what they may use."""
 NODES = tuple(command.__name__ for command in OF_NODES)
@@ -122,6 +124,20 @@ UNABLE: tuple[Unable, ...] = (
         "topology=ps: servers hold the parameters, not other workers",
         "use topology=allreduce",
         (CHILDREN,),
+    ),
+    Unable(
+        "sums while replicas compute and another collective",
+        lambda job: job.topology.collective not in (None, "ring"),
+        "topology.collective={topology.collective}: a replica that computes takes part in no sum",
+        "use topology.collective=ring",
+        (MEANWHILE,),
+    ),
+    Unable(
+        "sums while replicas compute and parameter servers",
+        _ps,
+        "topology=ps: servers hold the parameters, so workers take part in no sum",
+        "use topology=allreduce",
+        (MEANWHILE,),
     ),
     Unable(
         "ordered transfers and shared memory",

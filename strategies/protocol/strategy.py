@@ -38,7 +38,7 @@ class Strategy(Protocol):
 
     topologies: frozenset[str] = frozenset({"ps"})
     """Topologies on which it works: ``ps``; ``allreduce`` if every update is one of all current workers, or of all but
-    children (``attaches``)."""
+    children (``attaches``), or if replicas sum while others compute (``sums_meanwhile``)."""
 
     watches_servers: bool = False
     """Whether it receives ``Updated``; for other strategies these reports are only recorded."""
@@ -51,6 +51,10 @@ class Strategy(Protocol):
 
     attaches: bool = False
     """Whether it may command ``Apply.children``; refused before the run where no worker can leave the ring."""
+
+    sums_meanwhile: bool = False
+    """Whether it may command an ``Apply`` while workers compute, where there are no servers: they then take part in the
+    sum at the same time. Refused before the run where replicas cannot."""
 
     cuts: bool = False
     """Whether it may command ``Compute.within_s``; refused before the run where no iteration can end early."""

@@ -1,4 +1,5 @@
-"""What rings with children owe in the worlds of replicas, and on hosts, whatever a plan does to these."""
+"""What rings owe in the worlds of replicas, and on hosts, whatever a plan does to these: with children, and with sums
+while workers compute."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from injectors.patterns import Elastic
 from injectors.plan import ClusterShape
 from runtime.core.collectives.known import Summing
 from strategies.basic.bsp import BSP
+from strategies.eager_sgd import EagerSGD
 from strategies.lgc import LGC
 from strategies.lgc.slowest import SlowestApart
 from strategies.parts.composed import Composed
@@ -40,6 +42,8 @@ def make(kind: str) -> Strategy:
     """Rings that change often: nobody waited for, a while, and any lateness allowed."""
     if kind == "bsp":
         return BSP()
+    if kind in ("solo", "majority"):
+        return EagerSGD(mode=kind, sync_every=5 if kind == "solo" else None)
     if kind == "lgc":
         return LGC(k_fastest=2, topology="allreduce", reselect_iters=2)
     if kind in ("star", "learning"):
@@ -57,8 +61,8 @@ def run_of(where: str, kind: str, num_workers: int, seed: int) -> VirtualRun:
     return VirtualRun(DRAW[where](num_workers, seed), make(kind))
 
 
-CASES = [("machines", kind) for kind in ("lgc", "waiting", "star", "learning")]
-CASES += [("hosts", kind) for kind in ("bsp", "lgc", "waiting", "star")]
+CASES = [("machines", kind) for kind in ("lgc", "waiting", "star", "learning", "solo")]
+CASES += [("hosts", kind) for kind in ("bsp", "lgc", "waiting", "star", "solo", "majority")]
 
 
 @pytest.mark.few(7)
@@ -73,8 +77,8 @@ def test_it_is_lawful_and_ends_and_uses_every_sample_once_an_epoch(
     assert replay(run.lines, make(kind)) == []
 
 
-@pytest.mark.parametrize(("kind", "seed"), [("lgc", 0), ("waiting", 5), ("star", 6), ("learning", 6)])
-def test_workers_come_and_go_while_others_are_children(kind: str, seed: int) -> None:
+@pytest.mark.parametrize(("kind", "seed"), [("lgc", 0), ("waiting", 5), ("star", 6), ("learning", 6), ("solo", 0)])
+def test_workers_come_and_go_while_others_are_children_or_compute(kind: str, seed: int) -> None:
     world = draw_replica_world(3, seed)
     elastic = Elastic(leaves_per_hour=600.0, rejoin_s=2.0, least_workers=1)
     plan = elastic.plan(ClusterShape(num_workers=3, num_servers=0, base_iter_s=1.0), 60.0, seed)
@@ -84,7 +88,9 @@ def test_workers_come_and_go_while_others_are_children(kind: str, seed: int) -> 
     assert set(run.uses()) == {float(EPOCHS)}
 
 
-@pytest.mark.parametrize(("where", "kind"), [("machines", "waiting"), ("hosts", "waiting"), ("hosts", "bsp")])
+@pytest.mark.parametrize(
+    ("where", "kind"), [("machines", "waiting"), ("hosts", "waiting"), ("hosts", "bsp"), ("hosts", "solo")]
+)
 def test_it_does_the_same_again_to_the_byte(where: str, kind: str) -> None:
     run = run_of(where, kind, 5, 1)
     assert different(run, VirtualRun(run.world, make(kind))) == []

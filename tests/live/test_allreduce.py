@@ -316,3 +316,59 @@ def test_groups_learn_what_the_record_says(start: Start) -> None:
     assert len({workers for _, workers in again.averages}) > 3
     assert len(again.versions) == run.version + 1 > 3
     np.testing.assert_allclose(again.params, run.parameters(), rtol=1e-4, atol=1e-6)
+
+
+# ---- workers that sum while they compute ----------------------------------------------------------------------------
+
+EAGER = (ALLREDUCE, "strategy=eager_sgd")
+
+
+def overlaps(run: Run) -> int:
+    """Sums that were complete while worker 0 computed: another worker has computed on their parameters meanwhile.
+
+    A sum needs all replicas, so none is complete before worker 0 has taken part.
+    """
+    found, newest, began = set[int](), 0, 0
+    for line in run.lines():
+        if line["kind"] == "event" and (grad := line["event"].get("grad")):
+            if grad["worker"] == 0:
+                found |= set(range(grad["version"] + 1, newest + 1)) if began else set()
+                newest, began = 0, 1
+            else:
+                newest = max(newest, grad["version"])
+    return len(found)
+
+
+@pytest.mark.parametrize("mode", long_after(["majority", "solo"], always=1))
+def test_sums_while_workers_compute_are_to_the_bit_what_the_record_says(start: Start, mode: str) -> None:
+    """Worker 0 is slow."""
+    settings = ("workload.epochs=2", "cluster.device={base_s: 0.01}", "save_parameters=true", "eval_every_s=0.1")
+    run = start("run", *DIGITS, *settings, *MOMENTUM, *EAGER, f"strategy.mode={mode}", *SLOW_0)
+    run.finish()
+    assert_sound(run)
+    assert overlaps(run) > 0
+    again = RingRetrace(run, num_servers=0)
+    assert len(again.versions) == run.version + 1
+    np.testing.assert_array_equal(again.params, run.parameters())
+
+
+def test_each_sample_counts_once_whoever_dies_while_the_others_sum(start: Start) -> None:
+    run = start("run", *ENDLESS, *EAGER, "strategy.mode=solo", *SLOW_0)
+    for worker in (1, 0):
+        run.await_training(run.version + 5)
+        assert run.unregister(("worker", worker))
+        run.await_events("Restored", len(run.events("Restored")) + 1)
+    run.await_progress(8)
+    end_exactly(run)
+    assert overlaps(run) > 0
+    assert_sound(run)
+
+
+@pytest.mark.long(like="test_sums_while_workers_compute_are_to_the_bit_what_the_record_says")
+def test_if_all_sums_wait_for_all_it_is_bsp_to_the_bit(start: Start) -> None:
+    more = (*DIGITS, *SHORT, *MOMENTUM, "cluster.device={base_s: 0.02}")
+    bsp = start("bsp", *more, ALLREDUCE).finish()
+    eager = start("eager", *more, *EAGER, "strategy.mode=solo", "strategy.sync_every=1").finish()
+    assert eager.sha256 == bsp.sha256
+    assert overlaps(eager) == 0
+    assert_sound(eager)

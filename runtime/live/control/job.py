@@ -231,6 +231,7 @@ class LiveJob:
             holds=Send in spec.strategy.needs,
             paces_links=self.setup.paces_links,
             num_replicas=spec.job.num_replicas,
+            sums_meanwhile=spec.strategy.sums_meanwhile,
         )
 
     def _hogs(self) -> dict[int, int]:

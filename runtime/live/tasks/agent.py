@@ -31,7 +31,8 @@ import msgspec
 from runtime.containment.process import default_signals, die_with, keep_freed_memory
 from runtime.importing import importing
 from runtime.live.tasks.cold import become_cold
-from runtime.live.tasks.roles import run_role, tell_end
+from runtime.live.tasks.roles import run_role
+from runtime.live.tasks.task_end import tell_end
 from runtime.record.logs import open_log, remove_empty_logs
 from strategies.protocol import AGGREGATOR, NodeId
 

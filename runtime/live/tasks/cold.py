@@ -37,7 +37,8 @@ def main() -> None:
     die_with(parent)
     keep_freed_memory()
     from runtime.config.instantiate import instantiate
-    from runtime.live.tasks.roles import run_role, tell_end
+    from runtime.live.tasks.roles import run_role
+    from runtime.live.tasks.task_end import tell_end
     from runtime.live.transport.task_spec import TaskSpec
 
     with open(0, "rb") as file:  # its end leaves descriptor 0 closed; nothing here reads it

@@ -17,6 +17,7 @@ import msgspec
 
 from runtime.core.recovery.inputs import NOTHING
 from runtime.errors import is_full
+from runtime.live.tasks.background import Background
 from runtime.live.tasks.children import Children, Exchange, ParentLink
 from runtime.live.tasks.collectives.choice import Collective, make_collective, with_collective
 from runtime.live.tasks.collectives.device_group import DeviceGroup
@@ -24,7 +25,7 @@ from runtime.live.tasks.collectives.ring import Ring
 from runtime.live.tasks.own_replica import replica_state
 from runtime.live.tasks.replica_state import ReplicaState
 from runtime.live.tasks.store import save_part
-from runtime.live.tasks.worker import Worker
+from runtime.live.tasks.worker import Links, Worker
 from runtime.live.transport.acceptor import Acceptor, call_acceptor
 from runtime.live.transport.address import listen
 from runtime.live.transport.auth import Identity
@@ -50,6 +51,7 @@ from runtime.live.transport.messages import (
     ReceiveState,
     Reconfigure,
     Reduce,
+    Report,
     SaveCheckpoint,
     TaskReady,
     Work,
@@ -64,14 +66,21 @@ AUXILIARY_DEADLINE_S = 2.0
 class Replica:
     """Obeys orders; a failure of another replica is reported, and then only a ``Halt`` is obeyed.
 
-    A child (``children.py``) takes no part in updates until it has copied the state of another.
+    A child (``children.py``) takes no part in updates until it has copied the state of another. With a ``background``
+    orders are obeyed while a gradient is computed there.
     """
 
     def __init__(
-        self, worker: Worker, copy: ReplicaState, orders: Orders, acceptor: Acceptor, collective: Collective
+        self,
+        worker: Worker,
+        copy: ReplicaState,
+        orders: Orders,
+        acceptor: Acceptor,
+        collective: Collective,
+        background: Background | None = None,
     ) -> None:
         self.worker, self.copy, self.orders, self.acceptor = worker, copy, orders, acceptor
-        self.collective = collective
+        self.collective, self.background = collective, background
         self.me = copy.identity
         self.directory = worker.spec.checkpoint_dir
         self.generation = 0
@@ -133,16 +142,34 @@ class Replica:
 
     # ---- an iteration ------------------------------------------------------------------------------------------------
 
-    def _compute(self, work: Work) -> Message:
-        """Compute a gradient. The last update is not part of the wait: it brought the parameters, as a pull does."""
+    def _compute(self, work: Work) -> Message | None:
+        """Compute a gradient. The last update is not part of the wait: it brought the parameters, as a pull does.
+
+        Returns the report, unless the background sends it.
+        """
+        if self.background is not None:
+            self._begin(work, self.background)
+            return None
         self._attach(work.order.parent)
         report = self.worker.compute(work)
         self._computed = work.order.grad_id
+        self._check_version(work)
+        return _with_update(report, self._updated_s())
+
+    def _begin(self, work: Work, background: Background) -> None:
+        """Compute likewise in the background."""
+        self._check_version(work)
+        updated_s = self._updated_s()
+        background.begin(lambda: _with_update(self.worker.compute(work), updated_s))
+
+    def _check_version(self, work: Work) -> None:
         if work.order.version != self.copy.version:
             raise RuntimeError(f"{work.order} on version {self.copy.version}")
+
+    def _updated_s(self) -> float:
+        """Seconds of the updates since the last gradient."""
         reduced_s, self._reduced_s = self._reduced_s, 0.0
-        timings = msgspec.structs.replace(report.timings, pull_s=report.timings.pull_s + reduced_s)
-        return msgspec.structs.replace(report, timings=timings)
+        return reduced_s
 
     def _attach(self, parent: int | None) -> None:
         """Be this replica's child for the next gradient; None: compute on our own parameters."""
@@ -156,8 +183,9 @@ class Replica:
         return next(peer for peer in self.peers if peer.worker == worker)
 
     def _collect(self) -> None:
-        """Hold what children have delivered."""
-        for ticket, grad in self.children.arrived().items():
+        """Hold what children have delivered, and the background has computed."""
+        computed = {} if self.background is None else self.background.arrived()
+        for ticket, grad in (self.children.arrived() | computed).items():
             self.copy.hold(ticket, grad)
 
     def _take_part(self, message: JoinCollective) -> None:
@@ -202,7 +230,10 @@ class Replica:
         self._count(begun)
 
     def _count(self, begun: float) -> None:
-        spent_s = time.perf_counter() - begun
+        """Book what the worker would have waited for; nothing while it computes."""
+        if self.background is not None and self.background.computes:
+            return
+        spent_s = time.perf_counter() - max(begun, self.worker.idle_since)
         self._reduced_s += spent_s
         self.worker.idle_since += spent_s
 
@@ -230,6 +261,9 @@ class Replica:
         self.children.close()
         self.acceptor.forget_before(message.generation)
         self._hang_up(*AUXILIARIES)
+        if self.background is not None:
+            self.background.finish()
+            self._collect()
         self.copy.void()
         version = self.copy.version if self.whole else NOTHING
         self.worker.channel.tell(Halted(generation=self.generation, version=version))
@@ -311,6 +345,12 @@ class Replica:
                 self._auxiliaries.pop(role)[1].close()
 
 
+def _with_update(report: Report, updated_s: float) -> Report:
+    """Count the updates before a gradient to the time in which its parameters came."""
+    timings = msgspec.structs.replace(report.timings, pull_s=report.timings.pull_s + updated_s)
+    return msgspec.structs.replace(report, timings=timings)
+
+
 def replica_main(spec: TaskSpec, identity: Identity, buffers_fd: int) -> None:
     """Entry point of a replica's process."""
     from runtime.config.instantiate import instantiate
@@ -328,8 +368,10 @@ def replica_main(spec: TaskSpec, identity: Identity, buffers_fd: int) -> None:
         acceptor, orders = Acceptor(spec.secret, listeners), Orders(channel)
         copy = replica_state(model.initial_parameters(), spec.optimizer, identity, spec.outer)
         collective = make_collective(spec, identity, acceptor, orders.look, model)
-        worker = Worker(spec, channel, with_collective(model, collective), copy.links)
-        replica = Replica(worker, copy, orders, acceptor, collective)
+        background = Background(copy, channel.tell) if spec.sums_meanwhile else None
+        links: Links = copy.links if background is None else background.links
+        worker = Worker(spec, channel, with_collective(model, collective), links)
+        replica = Replica(worker, copy, orders, acceptor, collective, background)
         channel.tell(TaskReady(num_parameters=model.num_parameters, address=place.known_as or address, side=side))
         replica.run()
     except ConnectionError:

@@ -1,10 +1,6 @@
-"""The role of a forked or cold-started process, and the report of its end."""
+"""The role of a forked or cold-started process."""
 
 from __future__ import annotations
-
-import contextlib
-import sys
-import traceback
 
 
 def run_role(spec: object, buffers_fd: int, role: str, number: int, incarnation: int) -> None:
@@ -25,22 +21,3 @@ def run_role(spec: object, buffers_fd: int, role: str, number: int, incarnation:
         AGGREGATOR: aggregator_main,
     }
     mains.get(role, auxiliary_main)(spec, Identity(role, number, incarnation), buffers_fd)
-
-
-def tell_end(error: BaseException) -> int:
-    """Write a task's error to its log, if there is room; returns its exit code, which always arrives."""
-    from runtime.errors import DEVICE_FULL, FAILED, NO_SPACE, is_device_full, is_full, no_process, no_space
-
-    full = is_full(error)
-    with contextlib.suppress(OSError):
-        if isinstance(error, BlockingIOError | RuntimeError) and (words := no_process(error)):
-            print(words, file=sys.stderr)
-        elif isinstance(error, OSError) and full:
-            print(no_space(error), file=sys.stderr)
-        else:
-            traceback.print_exception(error)
-        sys.stdout.flush()
-        sys.stderr.flush()
-    if full:
-        return NO_SPACE
-    return DEVICE_FULL if is_device_full(error) else FAILED

@@ -90,6 +90,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Whether links are limited at times by pacing what workers and servers send."""
     num_replicas: int = 0
     """Servers that follow the others, for which workers keep what they have computed."""
+    sums_meanwhile: bool = False
+    """Whether replicas sum while they compute."""
 
     @property
     def checkpoint_dir(self) -> Path:

@@ -17,7 +17,7 @@ from typing import Any
 
 from injectors.plan import NO_HOSTS, OF_MEMBERS, ClusterShape, Plan, ReplicaShape, validate_plan
 from runtime.api import Needs, RunContext, Runtime
-from runtime.config.abilities import CHILDREN, CUTS
+from runtime.config.abilities import CHILDREN, CUTS, MEANWHILE
 from runtime.config.anchoring import anchored
 from runtime.config.instantiate import explain, instantiate
 from runtime.config.parse import ON_THIS_MACHINE, Config
@@ -228,7 +228,8 @@ def check_commands(strategy: Strategy, runtime: Runtime, config: Config) -> None
     """Check that the runtime can carry out, in this job, every command that the strategy needs."""
     can = runtime.can(config)
     needs = {command.__name__ for command in strategy.needs}
-    needs |= {name for name, needed in ((CHILDREN, strategy.attaches), (CUTS, strategy.cuts)) if needed}
+    declared = ((CHILDREN, strategy.attaches), (CUTS, strategy.cuts), (MEANWHILE, strategy.sums_meanwhile))
+    needs |= {name for name, needed in declared if needed}
     for command in sorted(needs):
         unable = can.get(command, f"runtime={config.names.runtime}: does not know it")
         if unable is not None:

@@ -132,6 +132,9 @@ class TaskWork:
     def work(self, task: str, core_seconds: float, then: Then) -> None:
         """Work of one thread; one thing at a time."""
 
+    def work_beside(self, task: str, core_seconds: float, then: Then) -> None:
+        """Work of another thread of the task, on the same cores; one thing at a time."""
+
     def compute(self, task: str, seconds: float, then: Then) -> None:
         """Work that takes so many seconds on as many cores as the task can use; one thing at a time."""
 

@@ -15,6 +15,7 @@ typedef struct {
     PyObject *set;         /* bytes: the resources of its cores, as of a generation of their names */
     int64_t set_generation;
     Activity *work;        /* that it does now, apart from messages */
+    Activity *beside;      /* what another thread of it does at the same time */
     Activity *polls;       /* that it waits with, which is nobody's work */
     PyObject *waiting;                 /* a list, or NULL: what it does when it continues */
     double uses_cores, weight;         /* the latter of all that it does together */
@@ -191,7 +192,7 @@ static int run_nothing(Step *step) { return 0; }
 
 /* Poll, if it does so while it waits and has no work of its own: its messages are handled beside that. */
 static int poll_on(TaskWork *self, Task *task) {
-    if (!task->poll_cores || task->work || task->polls)
+    if (!task->poll_cores || task->work || task->beside || task->polls)
         return 0;
     PyObject *set = set_of(self->processors, task->cores, &task->set, &task->set_generation);
     PyObject *nothing = set ? (PyObject *)make_step(run_nothing, self, NULL, NULL, 0.0, 0) : NULL;
@@ -246,7 +247,8 @@ static int forget_task(TaskWork *self, Task *task) {
     task->life++;
     task->owed_s = 0.0;
     Py_CLEAR(task->waiting);
-    int failed = stop_polling(self, task) || stop_slot(self->processors, &task->work);
+    int failed = stop_polling(self, task) || stop_slot(self->processors, &task->work) ||
+                 stop_slot(self->processors, &task->beside);
     task->polled_s = 0.0;
     while (!failed && task->first)
         failed = forget_message(self, task, task->first);
@@ -336,25 +338,29 @@ static int use_cores(TaskWork *self, Task *task, PyObject *owner, Activity **slo
 }
 
 /* Work at up to so many cores, which matter only where the task's own resource has more. */
-static int work_at(TaskWork *self, Task *task, double core_seconds, double cores, PyObject *then) {
+static int work_at(TaskWork *self, Task *task, Activity **slot, double core_seconds, double cores, PyObject *then) {
     if (!core_seconds)
         return when_awake(task, then);
     if (pause_polling(self, task))
         return -1;
     double own = task->uses_cores > THREAD_CORES ? task->uses_cores : THREAD_CORES;
     PyObject *awake = (PyObject *)make_step(run_when_awake, task, then, NULL, 0.0, 0);
-    int failed = !awake || use_cores(self, task, (PyObject *)task, &task->work, core_seconds, awake,
+    int failed = !awake || use_cores(self, task, (PyObject *)task, slot, core_seconds, awake,
                                      cores < own ? cores : INFINITY);
     Py_XDECREF(awake);
     return failed ? -1 : 0;
 }
 
 static int work_task(TaskWork *self, Task *task, double core_seconds, PyObject *then) {
-    return work_at(self, task, core_seconds, THREAD_CORES, then);
+    return work_at(self, task, &task->work, core_seconds, THREAD_CORES, then);
+}
+
+static int work_beside(TaskWork *self, Task *task, double core_seconds, PyObject *then) {
+    return work_at(self, task, &task->beside, core_seconds, THREAD_CORES, then);
 }
 
 static int compute_task(TaskWork *self, Task *task, double seconds, PyObject *then) {
-    return work_at(self, task, seconds * task->uses_cores, task->uses_cores, then);
+    return work_at(self, task, &task->work, seconds * task->uses_cores, task->uses_cores, then);
 }
 
 /* ---- messages -------------------------------------------------------------------------------------------------- */

@@ -147,6 +147,8 @@ static PyObject *task_work_sleep(TaskWork *self, PyObject *args) { return act(se
 
 static PyObject *task_work_work(TaskWork *self, PyObject *args) { return act(self, args, work_task); }
 
+static PyObject *task_work_work_beside(TaskWork *self, PyObject *args) { return act(self, args, work_beside); }
+
 static PyObject *task_work_compute(TaskWork *self, PyObject *args) { return act(self, args, compute_task); }
 
 static PyObject *task_work_send(TaskWork *self, PyObject *args) {
@@ -176,6 +178,7 @@ static PyMethodDef task_work_methods[] = {
     {"awake", (PyCFunction)task_work_awake, METH_VARARGS, "Go on now, or when the task is no longer paused."},
     {"sleep", (PyCFunction)task_work_sleep, METH_VARARGS, "Wait without using a processor."},
     {"work", (PyCFunction)task_work_work, METH_VARARGS, "Work of one thread."},
+    {"work_beside", (PyCFunction)task_work_work_beside, METH_VARARGS, "Work of another thread of the task."},
     {"compute", (PyCFunction)task_work_compute, METH_VARARGS, "Work on as many cores as the task can use."},
     {"send", (PyCFunction)task_work_send, METH_VARARGS, "Send a message along a path."},
     {"charged_s", (PyCFunction)task_work_charged_s, METH_O, "Core-seconds of interruptions charged to a task so far."},

@@ -93,7 +93,9 @@ def assemble(
     on_hosts = replicas or (
         HostServers(machines, costs, *sizes)
         if job.num_servers
-        else HostReplicas(machines, costs, num_parameters, members, spec.summing)
+        else HostReplicas(
+            machines, costs, num_parameters, members, spec.summing, meanwhile=spec.strategy.sums_meanwhile
+        )
     )
     on_hosts.divide(job.start_layout)
     paced = [device_of(worker, profiles[worker], hosts) for worker in range(job.num_workers)]

@@ -155,6 +155,10 @@ class ModelledMachines:
         """Work of one thread; one thing at a time."""
         self.task_work.work(task, core_seconds, then)
 
+    def work_beside(self, task: str, core_seconds: float, then: Then) -> None:
+        """Work of another thread of the task, on the same cores; one thing at a time."""
+        self.task_work.work_beside(task, core_seconds, then)
+
     def compute(self, task: str, seconds: float, then: Then) -> None:
         """Work that takes so many seconds on as many cores as the task can use; one thing at a time."""
         self.task_work.compute(task, seconds, then)

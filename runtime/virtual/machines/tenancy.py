@@ -83,6 +83,9 @@ class Tenancy:
     def work(self, task: str, core_seconds: float, then: Then) -> None:
         self._there().work(self._tasks[task], core_seconds, self._back(then))
 
+    def work_beside(self, task: str, core_seconds: float, then: Then) -> None:
+        self._there().work_beside(self._tasks[task], core_seconds, self._back(then))
+
     def compute(self, task: str, seconds: float, then: Then) -> None:
         self._there().compute(self._tasks[task], seconds, self._back(then))
 

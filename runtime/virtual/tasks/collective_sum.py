@@ -55,6 +55,8 @@ class CollectiveSum:
     Around a ring, messages that arrive before a member has joined wait in a buffer. Buffers are not limited; even so a
     sender is not done before its last message has left. In other schedules a message leaves when its target has added
     all earlier ones, and its sender goes on when it has arrived.
+
+    ``beside``: another thread of each task adds, while the task may compute.
     """
 
     def __init__(
@@ -64,8 +66,11 @@ class CollectiveSum:
         names: Sequence[str],
         num_parameters: int,
         summing: Summing,
+        *,
+        beside: bool = False,
     ) -> None:
         self.machines, self.costs, self.names = machines, costs, list(names)
+        self._work = machines.work_beside if beside else machines.work
         self.members = [
             Member(name, *turns)
             for name, turns in zip(names, _turns_of(summing, len(names), num_parameters), strict=True)
@@ -151,7 +156,7 @@ class CollectiveSum:
             return
         member.adding = True
         _, num_bytes = member.receives[member.added]
-        self.machines.work(member.name, self.costs.ring_per_byte_s * num_bytes, partial(self._on_added, rank))
+        self._work(member.name, self.costs.ring_per_byte_s * num_bytes, partial(self._on_added, rank))
 
     def _on_added(self, rank: int) -> None:
         member = self.members[rank]

@@ -45,6 +45,7 @@ class HostReplicas(ReplicaGroup):
     """As live, every replica carries out one order after another: sums, steps, copies, and its own iterations.
 
     A step is work of its worker: what a server does to update the whole vector by one gradient.
+    ``meanwhile``: another thread computes the iterations, on the same cores, so that later orders do not wait for them.
     """
 
     def __init__(
@@ -54,9 +55,11 @@ class HostReplicas(ReplicaGroup):
         num_parameters: int,
         members: Membership,
         summing: Summing = RING,
+        *,
+        meanwhile: bool = False,
     ) -> None:
         super().__init__(costs, num_parameters, members, summing)
-        self.machines = machines
+        self.machines, self.meanwhile = machines, meanwhile
         self._queues: dict[int, Queue] = {}
         self._members: Sequence[int] = ()
         """Workers that have summed, or are about to sum, the last update."""
@@ -118,7 +121,7 @@ class HostReplicas(ReplicaGroup):
 
     def _begin(self, ranked: Sequence[int]) -> CollectiveSum:
         names = [_name(worker) for worker in ranked]
-        made = CollectiveSum(self.machines, self.costs, names, self.num_parameters, self.summing)
+        made = CollectiveSum(self.machines, self.costs, names, self.num_parameters, self.summing, beside=self.meanwhile)
         self._sums = [*(one for one in self._sums if one.waiting), made]
         return made
 
@@ -137,7 +140,14 @@ class HostReplicas(ReplicaGroup):
 
     def _on_summed(self, made: CollectiveSum, rank: int, done: Then) -> None:
         end = partial(self._on_stepped, made, done)
-        self.machines.compute(made.names[rank], self.costs.replica_step_s(self.model_bytes), end)
+        self._compute(made.names[rank], self.costs.replica_step_s(self.model_bytes), end)
+
+    def _compute(self, name: str, seconds: float, done: Then) -> None:
+        """Let a replica work for an update."""
+        if self.meanwhile:
+            self.machines.work_beside(name, seconds, done)
+        else:
+            self.machines.compute(name, seconds, done)
 
     def _on_stepped(self, made: CollectiveSum, done: Then) -> None:
         if self._last is made:
@@ -161,7 +171,7 @@ class HostReplicas(ReplicaGroup):
             self.order(worker, sent_s, partial(self._measure, _name(worker), seconds, then if not rank else None))
 
     def _measure(self, name: str, seconds: float, then: Callable[[float], object] | None, done: Then) -> None:
-        self.machines.compute(name, seconds, partial(self._did, then, done))
+        self._compute(name, seconds, partial(self._did, then, done))
 
     def store(self, sent_s: float, then: Callable[[float], object]) -> None:
         """One replica, the first of those that have the parameters, writes all of them."""

@@ -182,17 +182,23 @@ class HostWorkers(WorkerModel):
             iteration.received()
 
     def _take_turn(self, iteration: Chained) -> bool:
-        """A replica makes its updates, and computes until it has nothing more to do with this gradient."""
+        """A replica makes its updates, and computes until it has nothing more to do with this gradient.
+
+        With ``meanwhile`` it goes on to its next order when the iteration has begun.
+        """
         assert isinstance(self.servers, HostReplicas)
-        asked_s = self.clock.now
+        asked_s, meanwhile = self.clock.now, self.servers.meanwhile
 
         def in_turn(done: Then) -> None:
             if iteration.void:
                 done()
                 return
-            self._turns[iteration.order.worker] = done
             iteration.updating_s = self.clock.now - asked_s
+            if not meanwhile:
+                self._turns[iteration.order.worker] = done
             iteration.go("loading")
+            if meanwhile:
+                done()
 
         self.servers.enqueue(iteration.order.worker, in_turn)
         return True

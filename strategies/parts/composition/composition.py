@@ -91,10 +91,9 @@ class Composition(Strategy):
         self.aggregators = getattr(parts.gate, "num_aggregators", 0)
         self.aggregators_at = getattr(parts.gate, "aggregators_at", "free")
         self.replicas = getattr(parts.gate, "num_replicas", 0)
-        if self.attaches:
-            self.topologies = frozenset({"allreduce"})
+        self.sums_meanwhile = getattr(parts.gate, "sums_meanwhile", False)
         self.outer = getattr(parts.gate, "outer", self.outer)
-        if StepAlone in self.needs:
+        if self.attaches or self.sums_meanwhile or StepAlone in self.needs:
             self.topologies = frozenset({"allreduce"})
         elif parts.gate.rounds and not self.watches_servers and not self.aggregators:
             self.topologies = frozenset({"ps", "allreduce"})

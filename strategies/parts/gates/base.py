@@ -92,7 +92,7 @@ class Gate(Protocol):
     them, and they may ``go`` like all others.
 
     With ``rounds`` the members go together after each update, so replicas can hold the parameters. A gate that
-    ``attaches`` workers to others declares it.
+    ``attaches`` workers to others declares it, as does one that ``sums_meanwhile`` (``strategies.protocol.Strategy``).
     """
 
     @property

@@ -10,7 +10,7 @@ import pytest
 from runtime.errors import FAILED, REFUSED, ConfigError, no_memory, no_process, print_error
 from runtime.live.control.tasks import death
 from runtime.live.tasks.agent import Agent
-from runtime.live.tasks.roles import tell_end
+from runtime.live.tasks.task_end import tell_end
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from analysis.records.integrity import integrity
 from analysis.records.load import load_run
 from runtime.errors import NO_SPACE, is_full, print_error
 from runtime.live.control.tasks import death
-from runtime.live.tasks.roles import tell_end
+from runtime.live.tasks.task_end import tell_end
 from runtime.record.checkpoint import publish_array
 from runtime.record.columns import GROUP_ROWS, INTEGERS, IterationWriter
 from runtime.record.recorder import Recorder, RecordWriteError

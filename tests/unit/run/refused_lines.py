@@ -114,6 +114,8 @@ REFUSED_LINES: dict[str, str] = {
     "repartitioning and replicas": RING,
     "replicas outside of the ring and another collective": f"{RING} topology.collective=gloo",
     "replicas outside of the ring and parameter servers": "",
+    "sums while replicas compute and another collective": f"{RING} topology.collective=gloo",
+    "sums while replicas compute and parameter servers": "",
     "ordered transfers and shared memory": SHM,
     "restarts and DDP": f"{RING} {DDP}",
     "dropped gradients and DDP": f"{RING} {DDP}",

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from runtime.api import Runtime
-from runtime.config.abilities import ABILITIES, CHILDREN, COMMANDS
+from runtime.config.abilities import ABILITIES, CHILDREN, COMMANDS, MEANWHILE
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.instantiate import ALLOW_VARIABLE, instantiate
@@ -42,7 +42,7 @@ SERVED = tuple(name for name in COMMANDS if name not in ("StepAlone", "Average")
 CAN = [
     ("", SERVED),
     ("topology=allreduce", ("Compute", "Apply", "Drop", "Restart", "Evaluate", "Checkpoint", "Wake", "Stop")),
-    ("topology=allreduce", (CHILDREN, "StepAlone", "Average")),
+    ("topology=allreduce", (CHILDREN, MEANWHILE, "StepAlone", "Average")),
     ("topology=allreduce topology.collective=gloo", ("Restart", "Drop", "StepAlone")),
     (DDP, ("Compute", "Apply", "Evaluate", "Checkpoint", "Wake", "Stop")),
     (VIRTUAL, SERVED),

@@ -16,6 +16,8 @@ from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.tasks.host_replicas import HostReplicas
+from strategies.basic.bsp import BSP
+from strategies.eager_sgd import EagerSGD
 from strategies.protocol import NodeId
 from tests.support.members import ring_of
 from tests.support.virtual_runs import lose
@@ -111,3 +113,47 @@ def test_a_parent_that_is_lost_while_an_order_is_on_its_way_does_not_carry_it_ou
     assert 3 in [command.get("worker") for command in given["commands"]], "the order that was on its way"
     assert [event["workers"] for event in tape.received("Restored")] == [[1, 2, 3], [2, 3]]
     assert uses(run) == {1.0}
+
+
+@pytest.mark.parametrize("hosts", [None, 3])
+def test_a_replica_that_computes_holds_up_no_sum_if_a_thread_of_its_own_does(hosts: int | None) -> None:
+    """Worker 2 takes 2 s, others a quarter: of 24 samples, those have one each in a sum every quarter of a second.
+
+    A sum begins with the first of them, and the other one's gradient, which arrives at the same time, is in the next.
+    """
+    devices = [DeviceProfile(base_s=base_s) for base_s in (0.25, 0.25, 2.0)]
+    about = {} if hosts is None else {"hosts": parse_hosts({"count": hosts}, 3, 0)}
+    run, tape = session(EagerSGD(mode="solo"), allreduce_job(3, 24), FREE, devices, parameters=0, **about)
+    finish(run, tape)
+    assert tape.update_times()[:7] == [0.25 * number for number in range(1, 8)]
+    late = [grad for grad in tape.received("Arrived") if grad["grad"]["worker"] == 2]
+    assert [(one["t"], one["grad"]["version"]) for one in late][:1] == [(2.0, 0)]
+
+
+def test_its_sums_take_as_long_while_it_computes() -> None:
+    """The ring of the first sum, with worker 3 that computes for two seconds, is over as soon as in BSP without it."""
+    hosts, ends_s = parse_hosts({"count": 4, "link_mbps": 1}, 4, 0), []
+    for strategy, slowest_s in ((EagerSGD(mode="solo"), 2.0), (BSP(), 0.25)):
+        devices = [DeviceProfile(base_s=base_s) for base_s in (0.25, 0.25, 0.25, slowest_s)]
+        run, tape = session(strategy, allreduce_job(4, 32), FREE, devices, parameters=20_000, hosts=hosts)
+        finish(run, tape)
+        ends_s.append(tape.update_times()[:2])
+    assert ends_s[0] == pytest.approx(ends_s[1])
+    assert 0.25 + 0.25 + 6 * 20_000 / 125_000 <= ends_s[0][1] < 2.0
+
+
+def test_a_second_thread_shares_the_cores_of_its_task_and_ends_with_it() -> None:
+    """Worker 0 has one core for a second of computing and half a second of summing: half of it each until 1 s."""
+    group, ends_s = Group(2), dict[str, float]()
+
+    def end(what: str) -> Then:
+        return lambda: ends_s.setdefault(what, group.clock.now)
+
+    for task in ("worker:0", "worker:1"):
+        group.machines.compute(task, 1.0, end(f"{task} computes"))
+        group.machines.work_beside(task, 0.5, end(f"{task} sums"))
+    with pytest.raises(ValueError, match="is in use"):
+        group.machines.work_beside("worker:0", 0.5, end("again"))
+    group.clock.at(0.25, MACHINE, group.machines.forget, "worker:1")
+    group.run()
+    assert ends_s == {"worker:0 sums": 1.0, "worker:0 computes": 1.5}
