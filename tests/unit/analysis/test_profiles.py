@@ -137,7 +137,7 @@ def test_a_line_is_the_profile_at_every_factor(column: int) -> None:
 def test_the_best_and_the_reference_have_a_colour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of ten systems; the reference is the worst of all. Titles count who is compared, in how many cases."""
     names = ("bsp", "asp", "ssp", "lgc", "lb_bsp", "first_k", "static_x", "dynamic_x", "mlfabric", "zeno_pp")
-    times = {name: [10.0 - place] * 4 for place, name in enumerate(names)}
+    times = {name: [20.0 - place] * 4 for place, name in enumerate(names)}
     pages: list[Figure] = []
     monkeypatch.setattr(profile, "save", lambda page, *_: pages.append(page))
     found = results(tmp_path, times, names={"worker": "Slow worker", "server": "Slow server"})
