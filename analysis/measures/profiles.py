@@ -27,8 +27,9 @@ def ratios_to_best(times: np.ndarray) -> np.ndarray:
 
 
 def within(times: np.ndarray, factor: float) -> np.ndarray:
-    """The performance profile at one factor: in which share of the cases a strategy takes at most so many times as
-    long as the best one there.
+    """The share of the cases in which a strategy takes at most ``factor`` times as long as the best one there.
+
+    As a function of the factor it is the strategy's performance profile.
 
     Args:
         times: as of :func:`ratios_to_best`.

@@ -18,12 +18,12 @@ from analysis.markup import markdown_lines
 from analysis.measures.small_samples import median
 
 REFERENCE = "bsp"
-SERVERS, ON_HOSTS = "ps", ("cpu_throttle", "link_throttle")
+SERVERS, ON_HOSTS = "ps", ("link_throttle",)
 """Cells are confirmed live on servers; not those whose times are another model's (``runtime.stand_in``)."""
 KINDS: Mapping[str, Sequence[str]] = {
     "no straggler": ("none",),
-    "slow at times": ("transient", "slowdown", "power_law", "pause"),
-    "slow throughout": ("persistent", "heterogeneity", "random_workers", "cpu_throttle"),
+    "slow at times": ("transient", "power_law", "pause"),
+    "slow throughout": ("persistent", "heterogeneity"),
     "slow server": ("persistent_server",),
     "slow link": ("link_throttle",),
     "workers die": ("kill",),

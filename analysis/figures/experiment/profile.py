@@ -89,7 +89,12 @@ def draw_profiles(axes: Axes, times: pd.DataFrame, looks: dict[str, Look], resul
         if name in coloured:
             # markers at different places, since lines overlap
             start = 0.1 + 0.8 * coloured.index(name) / len(coloured)
-            line: dict[str, Any] = {"color": look.colour, "linestyle": look.line, "marker": look.marker, "markevery": (start / 4, 0.25)}
+            line: dict[str, Any] = {
+                "color": look.colour,
+                "linestyle": look.line,
+                "marker": look.marker,
+                "markevery": (start / 4, 0.25),
+            }
             label = f"{shown_name(name, drawn.names)} {scores[name]:.2f}"
             axes.plot(x, y, drawstyle="steps-post", markersize=4.5, label=label, zorder=3 + place / 100, **line)
         else:

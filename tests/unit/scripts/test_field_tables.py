@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from math import inf, nan
-from pathlib import Path
 
 import pandas as pd
 import pytest
