@@ -48,8 +48,8 @@ schedule_free_adamw_jax_v2,8204.54,1850.63,15451.99,inf,84891.76,inf,inf,5444.02
 schedule_free_adamw_v2,7480.57,1128.84,inf,inf,inf,55846.44,41911.18,6325.43,10325.46,0.5679012345679016
 single_worker_diloco,inf,2379.34,28314.82,inf,inf,inf,inf,inf,inf,0.11672278338944997
 """
-"""AlgoPerf's self-tuning leaderboard, seconds of the wall clock to the target by workload, and the score, as published in
-github.com/mlcommons/submissions_algorithms (``analysis/data``, commit 0007993e); times are rounded to hundredths."""
+"""AlgoPerf's self-tuning leaderboard, seconds of the wall clock to the target by workload and the score, as published
+in github.com/mlcommons/submissions_algorithms (``analysis/data``, commit 0007993e); times are rounded to hundredths."""
 
 
 def test_profiles_are_those_of_algoperfs_leaderboard() -> None:
