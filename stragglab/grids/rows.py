@@ -72,7 +72,7 @@ def wanted_of(spec: Spec) -> list[Wanted]:
     places = {axis: {level: place for place, level in enumerate(spec.axes[axis])} for axis in axes}
     seeds = {seed: place for place, seed in enumerate(spec.seeds)}
     composed: dict[tuple[str, ...], tuple[dict[str, Any], str]] = {}
-    hashes: dict[tuple[str, ...], str] = {}  # most runs of an experiment execute the same code, and hashing it takes longest
+    hashes: dict[tuple[str, ...], str] = {}  # runs that name the same classes execute the same code
     found = []
     with composed_words() as compose_words:
         for cell in cells(spec):
