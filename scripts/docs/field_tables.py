@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import isinf, isnan
+from math import isinf, isnan, nan
 
 import pandas as pd
 
 from analysis.about import ABOUT
 from analysis.experiments.numbers import DASH
-from analysis.experiments.results import Results
+from analysis.experiments.results import Results, seeds_of
 from analysis.experiments.rows import Row, name_in, results_of_rows
 from analysis.experiments.spec import Spec, cells
 from analysis.figures.experiment.profile import profiles
@@ -50,10 +50,11 @@ def results_kept(spec: Spec, rows: Sequence[Row]) -> Results:
 
 def page_tables(results: Results) -> Iterator[str]:
     """The generated lines of the page: a table per topology, and the cells to be confirmed live."""
-    names, frame = results.spec.figure.names, against_reference(results)
+    drawn, frame = results.spec.figure, against_reference(results)
     for topology in results.spec.axes["topology"]:
-        order = list(profiles(results, topology)["strategy"])
-        yield from ("", f"**{names[topology]}**", "", *table(frame[frame["topology"] == topology], order))
+        mine, order = frame[frame["topology"] == topology], list(profiles(results, topology)["strategy"])
+        apart = [name for name in drawn.hide if (mine["strategy"] == name).any()]
+        yield from ("", f"**{drawn.names[topology]}**, {seeds_of(results.runs)}", "", *table(mine, order, apart))
     chosen = most_telling(frame)
     rows = [[f"`{row.strategy}`", f"`{row.straggler}`", number(row.ratio)] for row in chosen.itertuples()]
     yield from ("", "**Cells to confirm live**", "", *markdown_lines(["strategy", "straggler", "over BSP"], rows))
@@ -74,20 +75,23 @@ def against_reference(results: Results) -> pd.DataFrame:
     return groups[["ratio", "samples", "dropped_frac"]].agg(median).reset_index()
 
 
-def table(frame: pd.DataFrame, order: Sequence[str]) -> list[str]:
+def table(frame: pd.DataFrame, order: Sequence[str], apart: Sequence[str] = ()) -> list[str]:
     """The lines of one topology's table, the strategies in this order; the shortest times of a column are bold.
 
-    A ratio is the median over the patterns of its column, samples and dropped gradients over all patterns.
+    A ratio is the median over the patterns of its column, samples and dropped gradients over all patterns. Strategies
+    ``apart`` come last and are never bold.
     """
+    names = [*order, *apart]
     columns: dict[str, dict[str, float]] = {}
     for kind, patterns in KINDS.items():
         mine = frame[frame["straggler"].isin(patterns)]
         if len(mine):
-            columns[kind] = {name: median(mine.loc[mine["strategy"] == name, "ratio"]) for name in order}
+            columns[kind] = {name: median(mine.loc[mine["strategy"] == name, "ratio"]) for name in names}
+    least = {kind: min(found[name] for name in order) for kind, found in columns.items()}
     rows = []
-    for name in order:
+    for name in names:
         mine = frame[frame["strategy"] == name]
-        ratios = [marked(found[name], min(found.values())) for found in columns.values()]
+        ratios = [marked(found[name], nan if name in apart else least[kind]) for kind, found in columns.items()]
         samples, dropped = median(mine["samples"].dropna()), median(mine["dropped_frac"].dropna())
         rows.append([linked(name), *ratios, number(samples), f"{100 * dropped:.0f}"])
     return markdown_lines(["method", *columns, "samples", "dropped (%)"], rows)
@@ -118,7 +122,7 @@ def linked(name: str) -> str:
 
 
 def marked(ratio: float, least: float) -> str:
-    """The ratio, bold if it is as good as the least of its column."""
+    """The ratio, bold if it is as good as the ``least`` of its column; NaN: it is not compared with that."""
     return f"**{number(ratio)}**" if ratio <= (1.0 + NEAR_FRAC) * least else number(ratio)
 
 

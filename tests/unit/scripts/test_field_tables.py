@@ -90,6 +90,10 @@ def test_a_column_is_the_median_of_its_patterns_and_the_shortest_times_are_bold(
     assert lines[0] == "| method | no straggler | slow at times | workers die | samples | dropped (%) |"
     assert lines[2] == "| [ASP](methods/asp.md) | **1.04** | **0.50** | never | 1.10 | 25 |"
     assert lines[3] == "| [BSP](methods/bsp.md) | **1.00** | 1.00 | **1.00** | 1.10 | 25 |"
+    assert table(there, ["bsp"], ["asp"])[2:] == [
+        "| [BSP](methods/bsp.md) | **1.00** | **1.00** | **1.00** | 1.10 | 25 |",
+        "| [ASP](methods/asp.md) | 1.04 | 0.50 | never | 1.10 | 25 |",
+    ]
     assert [number(value) for value in (0.996, inf, nan)] == ["1.00", "never", "\N{EN DASH}"]
 
 
