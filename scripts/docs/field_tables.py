@@ -69,7 +69,7 @@ def against_reference(results: Results) -> pd.DataFrame:
     keys = ["topology", "straggler", "seed"]
     runs = results.runs.assign(samples=results.runs["throughput"] * results.runs["target_s"])
     base = runs[runs["strategy"] == REFERENCE].set_index(keys)[["target_s", "samples"]]
-    both = runs.join(base, on=keys, rsuffix="_base")
+    both = runs.join(base.add_suffix("_base"), on=keys)
     both = both.assign(ratio=both["target_s"] / both["target_s_base"], samples=both["samples"] / both["samples_base"])
     groups = both.groupby(["topology", "straggler", "strategy"], sort=False)
     return groups[["ratio", "samples", "dropped_frac"]].agg(median).reset_index()
