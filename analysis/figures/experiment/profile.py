@@ -1,7 +1,7 @@
 """An experiment as performance profiles: a panel per level of an axis, a line per level of ``by``.
 
 A case is a combination of the other axes' levels and the seed. A panel compares the levels that were run in all of its
-cases; the best of them, and those of ``figure.fixed``, have a colour.
+cases; the best of them, and the levels ``figure.fixed``, have a colour.
 """
 
 from __future__ import annotations
