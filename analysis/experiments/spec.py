@@ -43,7 +43,7 @@ KINDS = tuple(
     )
 )
 """All kinds of figures."""
-OF_MEASURES = ("bars", "groups", "lines", "against", "delays", "map", "dots", "cdf")
+OF_MEASURES = ("bars", "groups", "lines", "against", "delays", "map", "dots", "cdf", "profile")
 """Figures of ``figure.value``, or of what ``figure.shows`` says; others show what happened over time."""
 OF_SHOWS = ("dots", "cdf", "elastic")
 """Figures of what ``figure.shows``: panels, or (``elastic``, a single one) bars below its panels."""
@@ -57,7 +57,7 @@ SEED = "seed"
 """The seed, where parts of an experiment are named as if it were an axis."""
 TIMES = ("jct_s",)
 """Measures of runs without a record."""
-CLUSTER_KINDS = ("bars", "groups", "lines", "against", "map", "dots", "cdf")
+CLUSTER_KINDS = ("bars", "groups", "lines", "against", "map", "dots", "cdf", "profile")
 """Figures of measures alone, which sets of jobs and runs without a record have, too."""
 
 
@@ -119,7 +119,7 @@ class Drawing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hide: tuple[str, ...] = ()
     """Levels of ``by`` that are not plotted: references."""
     fixed: tuple[str, ...] = ()
-    """Levels of ``by`` among which the best is the reference (``against``)."""
+    """Levels of ``by`` among which the best is the reference (``against``), or that have a colour (``profile``)."""
     names: dict[str, str] = {}
     """The figure's names for levels of any axis; strategies have names already."""
     within_frac: float = TOLERANCE_FRAC

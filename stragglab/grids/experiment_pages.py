@@ -12,7 +12,7 @@ from rich.console import Console
 from analysis.experiments.numbers import numbers
 from analysis.experiments.page import HEADS, QUESTIONS, page_of, row, write_page
 from analysis.experiments.results import Results, verdict_frame
-from analysis.experiments.spec import AGREEMENT, Spec, cells, load_spec
+from analysis.experiments.spec import AGREEMENT, Spec, cells, find_specs, load_spec
 from analysis.figures.names import named, shown_name
 from analysis.figures.page import drawn_as
 from analysis.files import write_file
@@ -23,6 +23,7 @@ from analysis.reports.gathering import gather_runs
 from analysis.reports.report import write_comparison
 from runtime.house import module_name
 from stragglab.grids.experiments import (
+    SPECS,
     collect,
     folder_of,
     known_specs,
@@ -83,15 +84,17 @@ def report_one(spec: Spec, asked: argparse.Namespace, console: Console, times: p
         results = compare_clocks(spec, read_records(spec, out), out / f"{spec.name}.md", command, console)
         draw_for_paper(results, asked, out, console)
         return
-    partial = not of_paper(spec) or spec != load_spec(known_specs()[spec.name])
+    whole = spec == load_spec(known_specs()[spec.name])
+    partial = not (whole and of_paper(spec))
     if spec.table is not None:
         results = tabulated(spec)
     elif spec.keep_rows:
-        found, whole = counted_results(spec, asked)
+        found, seeds = counted_results(spec, asked)
+        whole = whole and seeds
         if found is None:
             console.print(f"{spec.name}: no run has a row that counts, so there is nothing to show", soft_wrap=True)
             return
-        if not whole:
+        if not seeds:
             partial = True
             console.print(f"{spec.name}: with no seed all runs have a row, so no page is changed", soft_wrap=True)
         results = found
@@ -104,16 +107,20 @@ def report_one(spec: Spec, asked: argparse.Namespace, console: Console, times: p
             said = f"{spec.name}: {due - len(runs)} of {due} records are missing, so no page is changed"
             console.print(said, soft_wrap=True)
         results = collect(spec, runs, out)
-    report(results, asked, out, console, partial=partial)
+    pictures = out if partial else asked.pages / "images"
+    if whole and spec.keep_rows and not of_paper(spec) and spec.name in find_specs(SPECS):
+        pictures = asked.pages.parent / "images"  # of no page of a paper, but as lasting as its rows
+    report(results, asked, out, console, pictures, partial=partial)
     if not of_paper(spec) and spec.recorded and not spec.clusters:
         compare_records(spec, out, console)
 
 
-def report(results: Results, asked: argparse.Namespace, out: Path, console: Console, *, partial: bool) -> None:
-    """Write the figure with its CSV and the verdicts; a complete experiment also updates the paper's page."""
+def report(
+    results: Results, asked: argparse.Namespace, out: Path, console: Console, folder: Path, *, partial: bool
+) -> None:
+    """Write the figure with its CSV and the verdicts to ``folder``; a complete one also updates its paper's page."""
     spec = results.spec
     pages = None if partial else page_of(asked.pages, spec.paper)
-    folder = out if pages is None else pages.parent / "images"
     picture = draw(results, folder / f"{spec.name}.png") if spec.shown else None
     verdicts = verdict_frame(results)
     write_file(out / "runs.csv", results.runs.to_csv(index=False))

@@ -27,7 +27,7 @@ from runtime.house import ROOT
 from runtime.record.meta import describe_versions
 from runtime.run.inputs import files_in
 from runtime.virtual.costs import load_costs
-from stragglab.grids.code import sha256_of_run
+from stragglab.grids.code import modules_in, sha256_of_run
 from stragglab.grids.experiments import DIRTY, check, claims_of, composed_words, folder_of, marked_of
 from stragglab.grids.forks import processors, run_here
 from stragglab.grids.grid import QUIET, JobFailed, Runner, fill, run_child
@@ -72,6 +72,7 @@ def wanted_of(spec: Spec) -> list[Wanted]:
     places = {axis: {level: place for place, level in enumerate(spec.axes[axis])} for axis in axes}
     seeds = {seed: place for place, seed in enumerate(spec.seeds)}
     composed: dict[tuple[str, ...], tuple[dict[str, Any], str]] = {}
+    hashes: dict[tuple[str, ...], str] = {}  # runs that name the same classes execute the same code
     found = []
     with composed_words() as compose_words:
         for cell in cells(spec):
@@ -80,7 +81,10 @@ def wanted_of(spec: Spec) -> list[Wanted]:
             runtime = "virtual" if "runtime=virtual" in words else "live"
             if alike not in composed:
                 config = compose_words([*alike, *QUIET])
-                composed[alike] = config, sha256_of_run(config, runtime)[:HEX]
+                named = (runtime, *sorted({*modules_in(config)}))
+                if named not in hashes:
+                    hashes[named] = sha256_of_run(config, runtime)[:HEX]
+                composed[alike] = config, hashes[named]
             without_seed, code = composed[alike]
             config = {**without_seed, "seed": cell.seed}
             found.append(Wanted(cell, words, config, runtime, _settings_sha256(config), code))

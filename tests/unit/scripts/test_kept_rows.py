@@ -16,10 +16,10 @@ from rich.console import Console
 
 from analysis.experiments.results import measure_runs
 from analysis.experiments.rows import is_busy, read_rows, row_of
-from analysis.experiments.spec import Spec, SpecError, cells, load_spec
+from analysis.experiments.spec import Spec, SpecError, cells, load_spec, narrowed
 from analysis.records.load import load_run
 from stragglab.commands import experiment
-from stragglab.grids import rows
+from stragglab.grids import experiment_pages, rows
 from stragglab.grids.code import START, files_of, sha256_of_run
 from stragglab.grids.grid import record_of
 from stragglab.grids.idleness import Spent, others_frac
@@ -238,3 +238,21 @@ def test_what_others_take_is_what_neither_we_nor_our_children_took() -> None:
     unknown = others_frac(begin._replace(all_s=nan), end._replace(all_s=nan), cores=2)
     assert isnan(unknown)
     assert is_busy({"others_frac": str(unknown)}), "an unknown share is no evidence of an idle machine"
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_complete_rows_of_no_paper_have_a_lasting_picture(
+    ours: bool, eight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Next to those of docs/ if the experiment is one of ours; of a part, or of a user's own, with its other output."""
+    spec, how = spec_of(tmp_path), copied(eight, tmp_path)
+    how.paper = None
+    known = {spec.name: tmp_path / "toy_rows.yaml"}
+    monkeypatch.setattr(experiment_pages, "known_specs", lambda: known)
+    monkeypatch.setattr(experiment_pages, "find_specs", lambda _: known if ours else {})
+    lasting, other = (folder / f"{spec.name}.csv" for folder in (tmp_path / "images", how.out / spec.name))
+    part = narrowed(spec, [0], {})
+    experiment_pages.report_one(part, how, Console(quiet=True), None)
+    assert (lasting.exists(), other.absolute().exists()) == (False, True)
+    experiment_pages.report_one(spec, how, Console(quiet=True), None)
+    assert lasting.exists() is ours
