@@ -79,19 +79,20 @@ def compare_clocks(
     group = "_".join(["", *names]) if add else ""
     files = write_sheets(tables, picture, group)
     shown = page_lines([brief(tables[0])], files, page, "Whole tables", "###" if add else "##")
-    made = f"\n\n```\n{command}\n```\n\nfrom: {caption(metas)}."
+    block, source = f"\n\n```\n{command}\n```", f"\n\nfrom: {caption(metas)}."
     said = [f"- {point}" for point in points]
     results = Results(spec=spec, runs=found.runs, metas=metas)
     if add:
         before, began = page.read_text(), min(str(meta.get("started_at"))[:10] for meta in metas)
-        head = f"## Added on {began}: {', '.join(names)}\n\n{ADDED}{made}"
+        made = " the command above." if block in before else block
+        head = f"## Added on {began}: {', '.join(names)}\n\n{ADDED}{made}{source}"
         lines = [before.rstrip("\n"), "", head, "", *said, *shown]
         write_file(page, "\n".join([*lines, ""]))
     else:
         draw(picture, results)
         out = Path(records[0][1].path).parents[1]
         measures = write_file(out / f"{spec.name}.csv", found.measures.to_csv(index=False))
-        lines = [f"# {spec.title}\n\n{QUESTION}{made}", "", *said, ""]
+        lines = [f"# {spec.title}\n\n{QUESTION}{block}{source}", "", *said, ""]
         lines += [f"![job completion times](images/{picture.name})", "", notes(found), *shown, "", "## The jobs", ""]
         write_file(
             page, "\n".join([*lines, f"Their settings are in `conf/experiment/{spec.name}.yaml`.", "", spec.notes])

@@ -159,7 +159,7 @@ def test_what_a_page_lacks_is_added_as_a_group(bench: Bench, tmp_path: Path) -> 
     assert text.startswith(before.rstrip("\n"))
     group = text.removeprefix(before.rstrip("\n"))
     assert re.search(r"\n## Added on \d{4}-\d\d-\d\d: ssp\n\nRun at another time .*Stragglab 0.1.0", group, re.DOTALL)
-    assert group.count("| none | ssp |") == 1
+    assert group.count("| none | ssp |") == group.count("```\npython run.py fidelity ") == 1
     files = re.findall(r"\]\((images/.*?_ssp\.csv)\)", group)
     assert len(files) == 4
     assert all("none,ssp," in (page.parent / name).read_text() for name in files[:3])
