@@ -17,7 +17,8 @@ FORMS = {
 }
 """By a text that all such lines have."""
 PART = re.compile(r"\btiming_s/(\w++):([\d.]++)")
-"""verl's, some of which contain others."""
+"""verl's."""
+NESTED = "some parts contain others, so that their sum may be more than a step"
 
 
 def is_step_line(line: Line) -> bool:
@@ -41,6 +42,8 @@ def read_step_lines(source: str, lines: Iterable[Line]) -> Rows:
             for name, seconds in PART.findall(line.text)
             if name != "step"
         }
+        if parts_s and NESTED not in rows.remarks:
+            rows.remarks.append(NESTED)
         rows.add(rank, whole(found[1], "step", where, MOST_STEP), step_s, parts_s=parts_s)
     return rows
 

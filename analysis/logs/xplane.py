@@ -20,6 +20,7 @@ from analysis.logs.gathering import gather
 from analysis.logs.intervals import Floats
 from analysis.logs.limits import MOST_FILES, MOST_OBJECTS, MOST_STEP
 from analysis.logs.opening import opened
+from analysis.logs.profiler import COMMUNICATION
 from analysis.logs.several import Counted, read_each
 from analysis.logs.step_log import LogError, StepLog, Untimed
 from reading import Unreadable
@@ -34,10 +35,8 @@ OPERATIONS = re.compile(r"XLA Ops|Stream #")
 """Lines of a device with what it computes; other lines repeat that by module, by name or by line of code."""
 NUMBERED_BY = "step_num"
 """The statistic of a span of the host that is a step."""
-COMMUNICATION = re.compile(
-    r"nccl|rccl|all-?_?reduce|all-?_?gather|reduce-?_?scatter|all-to-all|collective-permute|^(?:send|recv)(?:-done)?\b",
-    re.IGNORECASE,
-)
+COLLECTIVE = re.compile(r"all-(?:reduce|gather|to-all)|reduce-scatter|collective-permute|^(?:send|recv)(?:-done)?\b")
+"""XLA's operations between devices; the kernels for them have the names that they have in other profiles."""
 LOADING = re.compile(r"Iterator\w{0,40}GetNext|InfeedEnqueue|\bdata_?load", re.IGNORECASE)
 PICO, NANO_IN_PICO = 1e-12, 1000
 NO_STEPS = (
@@ -196,8 +195,9 @@ def _device(name: str, marked: Sequence[Span], operations: Sequence[Span], loadi
         if one.step is not None and 0 <= one.step < MOST_STEP:
             steps[one.step] = max(steps.get(one.step, one), one, key=lambda span: span.end_ps - span.begin_ps)
     numbers = sorted(steps, key=lambda number: steps[number].begin_ps)
-    sending = [one for one in operations if COMMUNICATION.search(one.name)]
-    working = [one for one in operations if not COMMUNICATION.search(one.name)]
+    working, sending = list[Span](), list[Span]()
+    for one in operations:
+        (sending if _is_sending(one.name) else working).append(one)
     parts = exposed(_ends([steps[one] for one in numbers]), _ends(working), _ends(sending), _ends(loading))
     rows = pd.DataFrame({"device": name, "step": numbers, "round_s": parts.step * PICO})
     if operations:
@@ -209,6 +209,10 @@ def _device(name: str, marked: Sequence[Span], operations: Sequence[Span], loadi
 def _ends(spans: Sequence[Span]) -> Floats:
     """[n, 2]: begin and end, in picoseconds."""
     return np.array([(one.begin_ps, one.end_ps) for one in spans], "float64").reshape(-1, 2)
+
+
+def _is_sending(name: str) -> bool:
+    return bool(COLLECTIVE.search(name) or COMMUNICATION.search(name.encode()))
 
 
 def _is_number(span: Span) -> bool:

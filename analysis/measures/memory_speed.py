@@ -1,8 +1,7 @@
 """How fast the memory of a live run's machine was, and how the processor time of iterations follows it.
 
 All work on emulated hosts takes :meth:`Law.longer` times the processor time that the cost model says. The law has one
-factor for computing, messages and updates: in the measurements of docs/hosts.md job completion times follow the
-processor time of iterations with exponent 1.0, and code that needs no memory stays as fast as it was.
+factor for computing, messages and updates, which is a choice: whether it holds is what the errors in odd windows say.
 """
 
 from __future__ import annotations

@@ -39,6 +39,10 @@ def _ps(config: Config) -> bool:
     return config.topology.name != "allreduce"
 
 
+def _of_another_collective(config: Config) -> bool:
+    return config.topology.collective not in (None, "ring")
+
+
 def _ddp(config: Config) -> bool:
     return config.topology.collective == "ddp"
 
@@ -113,7 +117,7 @@ UNABLE: tuple[Unable, ...] = (
     ),
     Unable(
         "replicas outside of the ring and another collective",
-        lambda job: job.topology.collective not in (None, "ring"),
+        _of_another_collective,
         "topology.collective={topology.collective}: all replicas take part in every sum",
         "use topology.collective=ring",
         (CHILDREN, "Average"),
@@ -127,7 +131,7 @@ UNABLE: tuple[Unable, ...] = (
     ),
     Unable(
         "sums while replicas compute and another collective",
-        lambda job: job.topology.collective not in (None, "ring"),
+        _of_another_collective,
         "topology.collective={topology.collective}: a replica that computes takes part in no sum",
         "use topology.collective=ring",
         (MEANWHILE,),

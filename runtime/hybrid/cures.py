@@ -12,13 +12,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from statistics import median_low
 
 import numpy as np
 
 from runtime.hybrid.eager import eager_turns
 from runtime.hybrid.graph import Floats
 from runtime.hybrid.operators import BACKWARD, FORWARD, MESSAGES, PASSES, Operator, Rank, Turns
-from runtime.hybrid.plans import Plan, low_median, most_in_flight, with_ahead, with_counts
+from runtime.hybrid.plans import Plan, most_in_flight, with_ahead, with_counts
 
 MOST_AHEAD = 100
 """So many vectors of warm-up depths are tried; if there are more, only those that are best for one slow link."""
@@ -186,7 +187,7 @@ def repaired(plan: Plan) -> tuple[Plan, Link] | None:
         for link, own in links.items()
         for kind in MESSAGES
     }
-    usual_s = {kind: low_median(value for (_, of), value in mean_s.items() if of == kind) for kind in MESSAGES}
+    usual_s = {kind: median_low(value for (_, of), value in mean_s.items() if of == kind) for kind in MESSAGES}
     slow = max(links, key=lambda link: sum(mean_s[link, kind] - usual_s[kind] for kind in MESSAGES))
     usual = {one: np.minimum(plan.seconds[one], usual_s[one.kind]) for one in links[slow]}
     return replace(plan, seconds={**plan.seconds, **usual}), slow

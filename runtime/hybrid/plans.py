@@ -141,18 +141,12 @@ def _slowness(seconds: Mapping[Operator, Floats], turns: Turns) -> dict[Rank, fl
     found = {}
     for rank, mine in work.items():
         same = [other for (_, stage), other in work.items() if stage == rank[1]]
-        usual_s = low_median(float(other.mean()) for other in same)
-        usual = next(other for other in same if float(other.mean()) == usual_s)
+        usual = sorted(same, key=np.mean)[(len(same) - 1) // 2]  # of two the quicker one: the other may be the slow one
+        usual_s = float(usual.mean())
         chance_s = BY_CHANCE * float(np.hypot(mine.std() / mine.size**0.5, usual.std() / usual.size**0.5))
         is_slow = abs(mine.mean() - usual_s) > max(LEAST_FRAC * usual_s, chance_s) and usual_s > 0
         found[rank] = float(mine.mean()) / usual_s if is_slow else 1.0
     return found
-
-
-def low_median(values: Iterable[float]) -> float:
-    """The median, of two values the smaller one, since the other may be the slow one."""
-    found = sorted(values)
-    return found[(len(found) - 1) // 2]
 
 
 def most_in_flight(passes: Iterable[Operator]) -> int:
