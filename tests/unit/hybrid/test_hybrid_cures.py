@@ -250,9 +250,10 @@ def test_cures_that_need_other_replicas_or_another_order_say_so():
 def test_a_slow_rank_is_replaced_relieved_or_gets_fewer_micro_batches():
     """AR, of ByteDance's traces (OSDI 2025): replica 0, stage 0 is 2.355 times as slow as its peers."""
     ranking = ranked(tabled(BYTEDANCE / "AR-2-steps.parquet")[1])
-    assert [one.kind for one in ranking.helping][:3] == [REPLACE, REROUTE, COUNTS]
-    first, second, third = (one.plan.mean_s / ranking.measured.mean_s for one in ranking.helping[:3])
-    assert first == pytest.approx(1 / 1.97, abs=0.01)
-    assert max(second, third) < 0.6
-    replica_0 = ranking.helping[2].plan.numbers[0]
-    assert len(replica_0) < 0.6 * 32
+    first, *others = ranking.helping[:3]
+    assert first.kind == REPLACE
+    by_kind = {one.kind: one.plan for one in others}
+    assert by_kind.keys() == {REROUTE, COUNTS}, "their means differ by 0.01 %, so either may come first"
+    assert first.plan.mean_s / ranking.measured.mean_s == pytest.approx(1 / 1.97, abs=0.01)
+    assert max(plan.mean_s / ranking.measured.mean_s for plan in by_kind.values()) < 0.6
+    assert len(by_kind[COUNTS].numbers[0]) < 0.6 * 32
