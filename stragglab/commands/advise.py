@@ -1,20 +1,20 @@
-"""From the step times that a job logs to a ranked list of what could be done about its stragglers.
+"""Read the step times that a job logs; say what its stragglers cost, and rank the cures.
 
 python run.py advise steps.csv                         # columns rank, step, seconds
 python run.py advise steps.parquet --rank dp_rank --seconds step_ms --comm wait_ms
 python run.py advise traces/                           # traces of the PyTorch profiler, one per rank
 python run.py advise train.log --topology ps           # lines of Megatron-LM, torchtitan, nanoGPT, MLPerf and others
 python run.py advise steps/                            # what your own loop wrote with stragglab.logging
-python run.py advise dumps/                            # dumps of PyTorch's flight recorder: who is waited for
-python run.py advise runs/my_bsp_run runs/my_asp_run   # our own record; others of the same job: what barriers cost
+python run.py advise dumps/                            # dumps of PyTorch's flight recorder: the ranks that hang
+python run.py advise runs/my_bsp_run runs/my_asp_run   # records of this project; the second one prices barriers
 python run.py advise operators.parquet                 # operations of a job with pipeline stages: docs/hybrid.md
 python run.py advise train.log --gpus 64,2048          # its stragglers on 2,048 GPUs instead of 64: docs/scale.md
 
-It says how much time stragglers cost, which hosts or ranks they are and since when, fits a cost model and a plan of
-disturbances, repeats the job on the virtual clock under every strategy that fits its topology, each in the history of
-the whole log, and ranks these and what cures stragglers without a strategy: docs/advise.md. If the repeated present
-strategy is not as long as the logged one (--limit), nothing is ranked. The exit code is 0, 1 if nothing could be
-ranked, or 2 for invalid input.
+The command says how much time stragglers cost, which hosts or ranks they are and since when. It fits a cost model and a
+plan of disturbances, and repeats the job on the virtual clock under every strategy that fits its topology, each over
+the whole log. It ranks these strategies, and cures that need no other strategy (docs/advise.md). If the repeated
+present strategy takes longer or shorter than the logged job by more than --limit, nothing is ranked. The exit code is
+0, 1 if nothing could be ranked, or 2 for invalid input.
 """
 
 from __future__ import annotations
@@ -323,7 +323,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--topology", choices=["ps", "allreduce"], help="where its parameters are (default: the record's, or allreduce)"
     )
-    add("--strategies", metavar="A,B", help="strategies to try (default: all that can be)")
+    add("--strategies", metavar="A,B", help="strategies to try (default: all that fit)")
     add("--servers", metavar="N", type=int, help="parameter servers (default: the record's, or 1)")
     add("--batch", metavar="N", type=int, help=f"samples per rank and step (default: the log's, or {BATCH})")
     add("--epochs", metavar="N", type=int, default=1, help="passes over the data within the log (default: 1)")
@@ -331,7 +331,7 @@ def _parser() -> argparse.ArgumentParser:
         "--base-frac",
         metavar="F",
         type=float,
-        help="part of a step that no smaller batch saves (default: the record's, or 0)",
+        help="part of a step that a smaller batch does not save (default: the record's, or 0)",
     )
     add(
         "--kind",
@@ -351,7 +351,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="F",
         type=float,
         default=0.1,
-        help="a slow step takes so much longer, at least (default: 0.1)",
+        help="by which part of its time a slow step is longer, at least (default: 0.1)",
     )
     add("--skip", metavar="N", type=int, default=1, help="first steps to leave out (default: 1)")
     add(
@@ -359,10 +359,10 @@ def _parser() -> argparse.ArgumentParser:
         metavar="F",
         type=float,
         default=0.1,
-        help="error of the repeated present strategy that is allowed (0.1)",
+        help="allowed error of the repeated present strategy (default: 0.1)",
     )
-    add("--seed", metavar="N", type=int, default=0, help="of the jitter of repeated jobs (default: 0)")
-    add("--ranks-per-host", metavar="N", type=int, help="ranks of every host, of a log that does not name hosts")
+    add("--seed", metavar="N", type=int, default=0, help="seed of the jitter of repeated jobs (default: 0)")
+    add("--ranks-per-host", metavar="N", type=int, help="ranks per host, if the log does not name hosts")
     add(
         "--jobs",
         metavar="N",
@@ -381,8 +381,8 @@ def _parser() -> argparse.ArgumentParser:
         ("rank", "rank", "the rank, a number or a name"),
         ("step", "step", "the step's number"),
         ("seconds", "seconds", "the time of that step at that rank"),
-        ("compute", None, "the part of it that the rank worked itself"),
-        ("comm", None, "the part that it communicated or waited"),
+        ("compute", None, "the part of that time in which the rank itself worked"),
+        ("comm", None, "the part in which it communicated or waited"),
         ("data", None, "the part in which it loaded data"),
         ("start", None, "when the step began"),
         ("host", None, "the rank's machine"),

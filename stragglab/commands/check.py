@@ -1,14 +1,14 @@
 """Check a project of your own: can every file of its conf/ be used, and do its strategies keep the contract?
 
-python run.py check my_lab           # each strategy by 1 to 4 workers, with crashes, joins and lost servers
+python run.py check my_lab           # each strategy with 1 to 4 workers, crashes, joins and lost servers
 python run.py check my_lab --long    # all cases: more seeds, and 64 workers
 
-Each file of a group is composed and built as a run would, with the defaults for everything else (runtime=virtual);
+Each file of a group is composed and built as in a run, with the defaults for everything else (runtime=virtual);
 each experiment is read, and the runs of its first seed are checked. Parts of a task's initial parameters
 (initial_part) must equal the same parts of all parameters. Then the contract suite tests that every strategy sends
 only valid commands, is deterministic, never deadlocks, uses every sample once, can be pickled and replayed, and refuses
 settings out of range by their names. The suite needs pytest (pip install 'stragglab[check]'). The exit code is 0 if
-nothing failed, 1 if something did, 2 for a folder that is no project.
+nothing failed, 1 if something failed, 2 for a folder that is not a project.
 """
 
 from __future__ import annotations

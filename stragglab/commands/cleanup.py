@@ -1,10 +1,10 @@
 """Show what crashed runs have left on the machine (control groups), and remove it with --reap.
 
-A run cleans up after itself however it ends, as long as its janitor is not killed together with it. The list shown here
-comes from the registry that runs keep of such things, never from the pattern of a name; a live run is never touched.
+A run cleans up after itself however it ends, unless its janitor is killed together with it. The list comes from the
+registry of control groups that runs keep, never from the pattern of a name; a live run is never touched.
 
 python run.py cleanup          # show
-python run.py cleanup --reap   # remove it, including the processes in it
+python run.py cleanup --reap   # remove them, including their processes
 
 Every user has a registry: $XDG_STATE_HOME/stragglab, or ~/.local/state/stragglab.
 Exit code: 0, or 1 if something could not be removed.
@@ -76,6 +76,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"{NAME} cleanup", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--reap", action="store_true", help="remove it (default: only show it)")
+    parser.add_argument("--reap", action="store_true", help="remove the groups (default: only show them)")
     parser.error = refuse  # type: ignore[method-assign]
     return parser

@@ -1,30 +1,29 @@
 """Compare any runs: which strategy is faster, and do these seeds show it?
 
 python run.py compare runs/2024-11-21_08-00-00_sweep               # every run below a directory
-python run.py compare runs/a runs/b runs/c --baseline asp          # these, relative to asp
+python run.py compare runs/a runs/b runs/c --baseline asp          # three runs, relative to asp
 python run.py compare runs/sweep --by tta --as latex > table.tex   # time to the target, as LaTeX (csv, markdown)
-python run.py compare runs/sweep --name my_strategy='My method'     # the table's name for a strategy, or a case
+python run.py compare runs/sweep --name my_strategy='My method'     # a name in the table for a strategy, or a case
 python run.py compare runs/sweep --as latex --columns time,ratio,interval    # these columns, in this order
 python run.py compare runs/sweep -o out/comparison                 # with figures and a page, too
 python run.py compare runs/live runs/virtual                       # the same jobs on both clocks: do they agree?
 
 Times are medians over the seeds. Runs of the same seed and plan are paired: a ratio is the median over the pairs. A
 verdict is given where the 95 % interval of the paired ratios (Student's t of their logarithms) excludes 1, or lies
-within 1 % of it; else it says how many seeds an effect and a spread like these would need (a paired t test with a power
-of 80 %). A run that never ended counts as infinitely long. Over several cases (stragglers, workloads, sizes), the
-profile score says how often and how nearly a strategy is the best: 1 is always, 0 is never within 4 times the best. Of
-jobs that ran both live and on the virtual clock a line has the ratio of the two.
+within 1 % of it. Otherwise the table says how many seeds an effect and a spread like these would need (a paired t test
+with a power of 80 %). A run that never ended counts as infinitely long. Over several cases (stragglers, workloads,
+sizes), the profile score says how often and how nearly a strategy is the best: 1 is always, 0 is never within 4 times
+the best. For jobs that ran both live and on the virtual clock, a line has the ratio of the two.
 
-A target is only looked at when the model is evaluated, so a time to the target (--by tta) may be too long, by at most
-the TTA error, the time since the evaluation before (column "step"); times that differ by less are not distinguished. A
-star marks what contains a run that is known not to have done all that was asked, such as one whose paced devices could
-not keep up; a line says what.
+The time to the target (--by tta) is only known to the evaluation, so it may be too long, by at most the TTA error, the
+time since the previous evaluation (column "step"); times that differ by less are not distinguished. A star marks a
+strategy with a run that did not do everything that its settings asked, such as a run whose paced devices could not keep
+up; a line gives the reason.
 
-CSV, Markdown and LaTeX have numbers alone in their cells, a dash (in CSV nothing) for those that do not exist, and no
-verdict unless --columns asks for it; remarks follow below the table (for CSV on the terminal). CSV has the names of
-configurations, other formats the names for people. Runs are in the order of the command line, runs below one directory
-in its order; the folder of an experiment has the experiment's order and names. The exit code is 0, or 2 for invalid
-input.
+Cells of CSV, Markdown and LaTeX have only numbers, a dash (in CSV nothing) for missing ones, and no verdict unless
+--columns asks for it; remarks follow below the table (for CSV on the terminal). CSV has the names of configurations,
+other formats have readable names. Runs are in the order of the command line, runs below one directory in its order; the
+folder of an experiment has the experiment's order and names. The exit code is 0, or 2 for invalid input.
 """
 
 from __future__ import annotations
@@ -120,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("dirs", metavar="DIR", type=Path, nargs="+", help="a run's directory, or one that holds runs")
     parser.add_argument(
-        "--baseline", metavar="STRATEGY", help="what others are relative to (default: bsp, or the first)"
+        "--baseline", metavar="STRATEGY", help="the strategy that others are relative to (default: bsp, or the first)"
     )
     parser.add_argument(
         "--by", choices=["jct", "tta"], default="jct", help="job completion time, or time to the target"
@@ -130,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
         "--columns",
         metavar="LIST",
         type=_columns,
-        help=f"of {','.join(COLUMNS)}, in this order (default: all that say something; a verdict only in a table)",
+        help=f"some of {','.join(COLUMNS)}, in this order (default: all with contents; a verdict only in a table)",
     )
     add_names(parser)
     parser.add_argument("-o", "--out", metavar="DIR", type=Path, help="write comparison, figures and a page there, too")

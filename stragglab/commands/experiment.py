@@ -1,4 +1,4 @@
-"""Run what is missing of an experiment, draw its figure, and compare its numbers with the paper's claims.
+"""Make the missing runs of an experiment, draw its figure, and compare its numbers with the paper's claims.
 
 python run.py experiment antdt_table3               # runs, figure, claims, its section of docs/paper/antdt.md
 python run.py experiment 'antdt_fig1?' --seeds 0,1  # several, with fewer seeds; a partial run changes no page
@@ -7,18 +7,19 @@ python run.py experiment antdt_table3 --redraw      # only from existing records
 python run.py experiment '*_*' --virtual --fresh    # all virtual runs of papers, from the checked-out commit
 python run.py experiment antdt_live_ratios --minutes 60   # missing rows, as many as an hour allows
 python run.py experiment --list
-python run.py experiment my_experiment project=DIR      # one of your own project (docs/your_own.md)
+python run.py experiment my_experiment project=DIR      # an experiment of your own project (docs/your_own.md)
 
-Descriptions are in conf/experiment/, here and in your own project. One that belongs to no paper has no claims and no
-page, but a comparison: a table (also as table.tex, table.md and table.csv), figures, report.html. --paper column draws
-its figure for a paper, too (out/experiments/NAME/paper: PDF, SVG, PNG). Records go to out/experiments/NAME/records.
-Existing records are not made again unless their settings, their cost model or the files that their strategies were
-fitted to have changed since, so the same command continues after an interruption. Changes of the code are not detected:
---fresh repeats records of other commits or with uncommitted changes; --again repeats everything. All records are made
-before the first page is written, since a page is a change, too. Virtual runs are made in forks, one per core (--jobs),
-live or timed ones one after another: leave the machine idle meanwhile. With keep_rows: true, each run leaves a row
-next to the pages; --minutes makes missing rows; --fresh repeats rows of other code. The exit code is 0 for a report
-(including one with missed claims), 1 if a run failed, 2 for invalid input.
+Descriptions are in conf/experiment/, here and in your own project. An experiment that belongs to no paper has no claims
+and no page, but a comparison: a table (also as table.tex, table.md and table.csv), figures, report.html. --paper column
+draws its figure for a paper, too (out/experiments/NAME/paper: PDF, SVG, PNG).
+
+Records go to out/experiments/NAME/records. Existing records are made again only if their settings, their cost model or
+the files that their strategies were fitted to have changed since, so the same command continues after an interruption.
+Changes of the code are not detected: --fresh repeats records of other commits or with uncommitted changes; --again
+repeats everything. All records are made before the first page is written, since a page is a change, too. Virtual runs
+are made in forks, one per core (--jobs), live or timed runs one after another: leave the machine idle meanwhile. With
+keep_rows: true, each run leaves a row next to the pages; --minutes makes missing rows; --fresh repeats rows of other
+code. The exit code is 0 for a report (including one with missed claims), 1 if a run failed, 2 for invalid input.
 """
 
 from __future__ import annotations
@@ -100,13 +101,13 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="list all experiments")
     parser.add_argument("--seeds", metavar="LIST", help="use these seeds instead of the experiment's, such as 0,1")
     parser.add_argument("--only", metavar="AXIS=LEVELS", action="append", default=[], help="a part of the experiment")
-    parser.add_argument("--redraw", action="store_true", help="from existing records; run nothing")
+    parser.add_argument("--redraw", action="store_true", help="use existing records; run nothing")
     parser.add_argument("--again", action="store_true", help="repeat every record, e.g. after a change of the code")
-    parser.add_argument("--fresh", action="store_true", help="repeat every record that is not of this very commit")
-    parser.add_argument("--minutes", metavar="N", help="make missing rows for so long; other runs leave none")
+    parser.add_argument("--fresh", action="store_true", help="repeat every record that is not of this commit")
+    parser.add_argument("--minutes", metavar="N", help="minutes in which to make missing rows (keep_rows: true)")
     parser.add_argument("--jobs", metavar="N", help="virtual runs at a time (default: one per core)")
     kinds = parser.add_mutually_exclusive_group()
-    kinds.add_argument("--virtual", dest="kind", action="store_const", const="virtual", help="only virtual ones")
+    kinds.add_argument("--virtual", dest="kind", action="store_const", const="virtual", help="only virtual experiments")
     kinds.add_argument("--live", dest="kind", action="store_const", const="live", help="only those with live runs")
     parser.add_argument("-o", "--out", metavar="DIR", type=Path, default=OUT, help=f"record directory (default: {OUT})")
     parser.add_argument("--pages", metavar="DIR", type=Path, help=f"pages of papers (default: {PAGES})")

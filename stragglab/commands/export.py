@@ -1,4 +1,4 @@
-"""Send records to other tools: TensorBoard, MLflow, log lines in the manner of MLPerf, or a table of steps.
+"""Send records to other tools: TensorBoard, MLflow, log lines in the format of MLPerf, or a table of steps.
 
 python run.py export runs/a_sweep --to tensorboard                       # tensorboard --logdir runs/tensorboard
 python run.py export runs/a --to mlflow --where http://127.0.0.1:5000    # or sqlite:///runs/mlflow.db, the default

@@ -5,18 +5,19 @@ python run.py fidelity --grid allreduce --report docs/fidelity_allreduce.md   # 
 python run.py fidelity --grid hosts --report docs/fidelity_hosts.md           # emulated hosts, throttled
 python run.py fidelity --only virtual                     # only the virtual runs, which need no idle machine
 python run.py fidelity --costs my_machine --report docs/fidelity.md
-python run.py fidelity --add docs/fidelity.md             # only the cases that the page lacks: a group of rows more
+python run.py fidelity --add docs/fidelity.md             # only the cases that the page lacks, as a new group of rows
 python run.py fidelity -o out/small --seeds 0 --strategies bsp,asp --stragglers none workload.epochs=2
 python run.py fidelity --redraw                           # only report, from existing records
 
-These are experiments: conf/experiment/fidelity*.yaml, here and in your own project (--grid my_grid project=DIR for
-fidelity-my_grid.yaml). Virtual runs come first, in forks, one per core (--jobs); then the live ones, one after another:
-leave the machine idle meanwhile, since any other computation slows them down. On hosts more virtual ones follow: on
+The grids are experiments: conf/experiment/fidelity*.yaml, here and in your own project (--grid my_grid project=DIR for
+fidelity-my_grid.yaml). Virtual runs come first, in forks, one per core (--jobs); then live runs, one after another:
+leave the machine idle meanwhile, since any other computation slows them down. On hosts more virtual runs follow: on
 processors as fast as live, and on processors whose speed follows the memory's speed, which live runs measure. That law
-is fitted to even seconds of the live runs; its errors in odd seconds are reported, too. Seeds are the outer loop, and
-existing records are not made again unless their settings or their cost model have changed, so the same command
-continues after an interruption, and with --seeds it reports on complete seeds. The exit code is 0 for a report
-(including one with misses), 1 if a run failed, 2 for invalid input.
+is fitted to even seconds of the live runs; its errors in odd seconds are reported, too.
+
+Seeds are the outer loop, and existing records are made again only if their settings or their cost model have changed,
+so the same command continues after an interruption, and with --seeds it reports on complete seeds. The exit code is 0
+for a report (including one with misses), 1 if a run failed, 2 for invalid input.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--jobs", metavar="N", help="virtual runs at a time (default: one per core)")
     parser.add_argument("-o", "--out", metavar="OUTDIR", type=Path, help="output directory (default: out/fidelity...)")
     parser.add_argument("--report", metavar="FILE", type=Path, help="the page (default: OUTDIR/fidelity.md)")
-    parser.add_argument("--add", metavar="PAGE", type=Path, help="run what this page lacks, and add it as a group")
+    parser.add_argument("--add", metavar="PAGE", type=Path, help="run the cases that this page lacks, and add them")
     parser.add_argument("overrides", nargs="*", help="settings of all runs, such as workload.epochs=2")
     parser.error = refuse  # type: ignore[method-assign]
     asked = parser.parse_intermixed_args(list(words))

@@ -1,10 +1,10 @@
 """Redraw all figures from the records alone.
 
 python run.py figures runs/2024-11-21_08-00-00_sweep                   # every run in it, and their comparison
-python run.py figures runs/a runs/b --out out/a_and_b --baseline asp   # two runs, compared elsewhere
+python run.py figures runs/a runs/b --out out/a_and_b --baseline asp   # two runs; their comparison goes to --out
 
 python run.py figures runs/a_sweep --paper column                      # for a paper: PDF and SVG, too
-python run.py figures runs/a_sweep --name my_strategy='My method'      # the figures' name for a strategy, or a case
+python run.py figures runs/a_sweep --name my_strategy='My method'      # a name in the figures for a strategy, or a case
 
 Runs of clusters (jobs=NAME) are compared with each other.
 """

@@ -1,8 +1,8 @@
 """Time every strategy under every straggler pattern on the virtual clock: which cells does it harm or help?
 
 python run.py harm --report docs/harm.md         # the whole grid (make harm)
-python run.py harm --report docs/harm.md --redraw # page and pictures again, from docs/harm.csv
-python run.py harm --strategies lgc,bsp          # some rows: shown, and with --report updated in the page
+python run.py harm --report docs/harm.md --redraw # draw page and pictures again, from docs/harm.csv
+python run.py harm --strategies lgc,bsp          # some rows are shown, and with --report updated in the page
 python run.py harm --strategies lgc --stragglers none,kill --workers 16 --seeds 0,1,2
 python run.py harm --strategies lgc strategy.k_fastest=12 -o out/k12 # other settings (never for a page)
 
@@ -55,7 +55,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog=f"{NAME} harm", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("overrides", nargs="*", metavar="SETTING=VALUE", help="of all jobs; strategy.* not of BSP")
+    parser.add_argument("overrides", nargs="*", metavar="SETTING=VALUE", help="for all jobs; strategy.* not for BSP")
     for flag, axis in AXES.items():
         parser.add_argument(
             f"--{flag}", metavar="LIST", default=",".join(levels_of(axis)), help="default: the experiment's"
@@ -64,9 +64,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--jobs", metavar="N", help="jobs at a time (default: one per core)")
     parser.add_argument("--again", action="store_true", help="run every job again")
     parser.add_argument("--report", metavar="PAGE", type=Path, help="write a page (.md) and its CSV next to it")
-    parser.add_argument("--redraw", action="store_true", help="run nothing: the page and its pictures from its CSV")
+    parser.add_argument("--redraw", action="store_true", help="run nothing; draw page and pictures from the CSV")
     parser.add_argument("--reasons", metavar="FILE", type=Path, default=REASONS, help="default: docs/harm_reasons.yaml")
-    parser.add_argument("-o", "--out", metavar="DIR", type=Path, default=OUT, help=f"for the times (default: {OUT})")
+    parser.add_argument("-o", "--out", metavar="DIR", type=Path, default=OUT, help=f"folder of times (default: {OUT})")
     parser.error = refuse  # type: ignore[method-assign]
     asked = parser.parse_intermixed_args(list(words))
     refuse_unwritable_file("--report", asked.report)

@@ -4,13 +4,13 @@ python run.py injectors                                 # ten minutes; writes to
 python run.py injectors --quick                         # a minute: few levels, one length, one link
 python run.py injectors --report docs/injectors.md      # the result also goes into that page
 python run.py injectors --from out/injectors            # only report, from existing records
-python run.py injectors --device cuda                   # only what takes a part of a GPU (two minutes)
+python run.py injectors --device cuda                   # only hogs, which take a part of a GPU (two minutes)
 
 Leave the machine idle meanwhile, since any other computation is measured, too. Every run is a job of one worker and one
-server on two emulated hosts (without hosts where this machine cannot emulate any) whose plan goes through several
-levels with undisturbed stretches between them. Levels that this machine does not support are left out and reported.
-Existing records are not made again unless their settings have changed, so the same command continues after an
-interruption. The exit code is 0 for a report (including one with misses), 1 if a run failed, 2 for invalid input.
+server on two emulated hosts (without hosts if this machine cannot emulate any). Its plan goes through several levels,
+with undisturbed stretches between them. Levels that this machine does not support are left out and reported. Existing
+records are made again only if their settings have changed, so the same command continues after an interruption. The
+exit code is 0 for a report (including one with misses), 1 if a run failed, 2 for invalid input.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--quick", action="store_true", help="fewer runs: short iterations, one link")
     parser.add_argument(
-        "--device", choices=("cuda", "fake"), help="measure hogs on the first such device, nothing else"
+        "--device", choices=("cuda", "fake"), help="measure only hogs, on the first such device"
     )
     parser.add_argument("--again", action="store_true", help="repeat every record")
     parser.add_argument("-o", "--out", metavar="OUTDIR", type=Path, help="output directory (default: out/injectors)")
     parser.add_argument("--from", dest="source", metavar="DIR", type=Path, help="report on these records, run nothing")
-    parser.add_argument("--report", metavar="FILE", type=Path, help="a page, whose marked part is replaced")
+    parser.add_argument("--report", metavar="FILE", type=Path, help="a page whose marked part the report replaces")
     parser.error = refuse  # type: ignore[method-assign]
     asked = parser.parse_args(list(words))
     refuse_unwritable_file("--report", asked.report)

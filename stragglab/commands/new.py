@@ -1,6 +1,6 @@
 """Make a project of your own: a folder with a strategy, a workload, an optimizer, a straggler and an experiment.
 
-python run.py new my_lab      # makes the folder my_lab, to be changed to what you have in mind
+python run.py new my_lab      # makes the folder my_lab, which works as it is: change what you need
 python run.py check my_lab    # checks every file of it, and its strategies by the contract suite
 
 The last part of the path is the name of the project's package, too. Nothing that exists is overwritten.

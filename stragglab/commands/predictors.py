@@ -1,4 +1,4 @@
-r"""Score straggler predictors on recorded runs: which of them predicted, before each iteration, who would be slow?
+r"""Score straggler predictors on recorded runs: which ones predicted, before each iteration, the slow workers?
 
 python run.py predictors runs/2024-11-21_08-00-00_bsp_transient_seed0
 python run.py predictors runs/a_sweep --labels plan --predictors ema,narx,nvrx,oracle
@@ -7,10 +7,11 @@ python run.py predictors runs/a_sweep --predictors ema,my_lab.predictor.Mine:fac
 python run.py predictors --hidden 3 strategy=bsp straggler=transient --labels plan   # three new live jobs
 
 Every predictor receives the record's events in order and is asked, whenever a worker begins an iteration, whether that
-iteration will straggle; it knows only what had ended by then. Its tags are compared with the truth:
+iteration will straggle; it knows only iterations that had ended by then. Its tags are compared with the truth:
 
-  realised   the iteration took more than --tolerance-frac longer than those that the other workers were in
+  realised   the iteration took over --tolerance-frac longer than the fastest one of the other workers at that time
   plan       a disturbance of the run's plan covered it, whether or not that made it long
+  faults     as plan, but disturbances that all workers have by turns are no fault of a worker
 
 FP is the share of non-straggling iterations that were tagged, FN the share of straggling ones that were not, by
 (worker, iteration), pooled over the workers of a job; with several jobs, medians over jobs. "Any" asks only whether any
@@ -18,11 +19,12 @@ worker straggled in an iteration: a different question, not to be mixed with the
 episode of straggling minus the first tag of the alarm that covers it: negative is late.
 
 With --hidden N, settings of a job take the place of records: N jobs are run, each with a seed that is drawn then. Their
-records, which say it, appear in OUT/records when all predictors have answered: nobody can have fitted anything to it.
+records, which name the seeds, appear in OUT/records when all predictors have answered, so nobody can have fitted
+anything to them.
 
-It writes predictors.png with the numbers of its rates as CSV next to it, predictors_all.csv (every job, worker and
-level), and lead_times.csv (every episode). docs/predictors.md describes the predictors. The exit code is 0, or 2 for
-invalid input.
+The command writes predictors.png with the numbers of its rates as CSV next to it, predictors_all.csv (every job, worker
+and level), and lead_times.csv (every episode). docs/predictors.md describes the predictors. The exit code is 0, or 2
+for invalid input.
 """
 
 from __future__ import annotations
@@ -187,13 +189,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("folders", metavar="RUN_DIR", nargs="+", help="a run, or a directory of runs")
     parser.add_argument(
-        "--hidden", metavar="N", help="run N jobs with seeds that nobody knows; RUN_DIR are their settings"
+        "--hidden", metavar="N", help="run N jobs with unknown seeds; give their settings instead of RUN_DIR"
     )
     parser.add_argument("--labels", choices=LABELS, default=LABELS[0], help="the truth (default: %(default)s)")
     parser.add_argument(
         "--predictors",
         metavar="NAME[:SETTING=VALUE...],...",
-        help=f"which of {', '.join(STRAGGLER_PREDICTORS)}, or the path of a class of yours, with settings that differ "
+        help=f"some of {', '.join(STRAGGLER_PREDICTORS)}, or the path of your own class, with settings that differ "
         "from the defaults (default: all of ours; the oracle only if every run's plan disturbs a worker, star only if "
         "every record has processor times)",
     )

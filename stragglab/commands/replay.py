@@ -3,7 +3,7 @@
 python run.py replay runs/2024-11-21_08-00-00_ssp_transient_seed0                    # the whole run
 python run.py replay runs/2024-11-21_08-00-00_ssp_transient_seed0 --until 41 --show  # step by step to line 41
 
-The exit code is 0 for identical, 1 for the first difference, 2 for a record that cannot be replayed.
+The exit code is 0 if all decisions are identical, 1 at the first difference, 2 for a record that cannot be replayed.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 python run.py story runs/a                                   # the whole job: stragglers, decisions, losses, the end
 python run.py story runs/a worker:3                          # one worker: orders, iterations, waits, restarts
 python run.py story runs/a worker:3 --from 10 --to 20        # between two times (seconds of the job)
-python run.py story runs/a update:40                         # the workers that the update to version 40 waited for
+python run.py story runs/a update:40                         # the workers for which the update to version 40 waited
 python run.py story runs/a gradient:17                       # the fate of a gradient
 python run.py story runs/a_set b                             # a set of jobs: why job b waited
 

@@ -4,12 +4,12 @@ python run.py verify runs/2024-11-21_08-00-00_ssp_transient_seed0    # one run, 
 python run.py verify out/experiments                                 # every run below, one line each
 python run.py verify runs/... --again                                # virtual runs: run them again, compare the bytes
 
-Asked of each: is it complete, has every file the hash that it had, does it obey the laws of the protocol (every sample
-accounted for), do summary, tables, columns, timeline and the numbers of figures follow from the log, do parameters and
-plan have the recorded hashes, do the settings give the stored configuration, does a fresh strategy give the recorded
-answers to the recorded events, and is the code here the code that made it? Sweeps and comparisons have questions of
-their own. Files that cannot be checked are listed with the reason and are no failure. The exit code is 0
-if nothing failed, 1 if something did, 2 if there is no record.
+Each run answers these questions. Is it complete, and has every file its recorded hash? Does it obey the laws of the
+protocol (every sample accounted for)? Do summary, tables, columns, timeline and the numbers of figures follow from the
+log? Do parameters and plan have the recorded hashes, and do the settings give the stored configuration? Does a fresh
+strategy give the recorded answers to the recorded events, and is the code here the code that made the record? Sweeps
+and comparisons have questions of their own. Files that cannot be checked are listed with the reason, and do not count
+as a failure. The exit code is 0 if nothing failed, 1 if something failed, 2 if there is no record.
 """
 
 from __future__ import annotations
