@@ -350,8 +350,8 @@ def shares(question: str, verdicts: Sequence[str]) -> str:
     text = f"**{question.capitalize()}** holds{words} in {held} of {len(decided)} decided observations"
     if not decided:
         return f"{text}."
-    chance = f"; if none of the {judged} had an effect, {0.025 * judged:.0f} would be met by chance" * (question == "side")
-    return f"{text} ({held / len(decided):.0%}){chance}."
+    chance = f"; if none of the {judged} had an effect, {0.025 * judged:.0f} would be met by chance"
+    return f"{text} ({held / len(decided):.0%}){chance * (question == 'side')}."
 
 
 def short(name: str) -> str:
