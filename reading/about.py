@@ -46,7 +46,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     changes: str = ""
     """In training, compared with plain synchronous steps."""
     needs: str = ""
-    """Of the job or the cluster."""
+    """Requirements on the job or the cluster."""
     not_advised: str = ""
     """Why ``advise`` does not time it."""
     asynchronous: bool = False

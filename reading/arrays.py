@@ -12,7 +12,7 @@ from reading.errors import Unreadable
 from reading.files import MIB
 
 MAX_ARRAYS_BYTES = 256 * MIB
-"""Of all arrays of a file together, unpacked."""
+"""Size of all arrays of a file together, unpacked."""
 MAX_ARRAYS = 1000
 
 

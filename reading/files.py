@@ -11,7 +11,7 @@ from reading.errors import Unreadable
 
 MIB = 1 << 20
 MAX_TABLE_BYTES = 256 * MIB
-"""Of a table or a log as text, which is read row by row."""
+"""Size of a table or a log as text, which is read row by row."""
 KINDS = ((stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
 
 

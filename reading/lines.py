@@ -11,7 +11,7 @@ from reading.files import MIB
 BLOCK_BYTES = 1 << 18
 """Lines are read, decoded and released in blocks of about so many bytes."""
 MAX_LINE_BYTES = 16 * MIB
-"""Of a line: as JSON it takes twenty times as much memory."""
+"""Size of a line: as JSON it takes twenty times as much memory."""
 
 
 def line_blocks(file: BinaryIO) -> Iterator[list[bytes]]:

@@ -11,7 +11,7 @@ BOTH = re.compile(r"[+-]?\d{1,3}(?:([.,])\d{3})+([.,])\d+")
 """1,234.5 or 1.234,5."""
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
 SEPARATORS = ",;\t|"
-"""Of columns, whichever a header has most of: programs of some countries write semicolons, schedulers bars."""
+"""Separators of columns; the most frequent in the header counts. Some countries write semicolons, schedulers bars."""
 MOST_CELL = 60
 """Characters of a number."""
 NOTHING = frozenset({"", "none", "null", "na", "n/a", "<na>", "#n/a", "nan", "nat", "unknown", "-", "--", "\\n"})

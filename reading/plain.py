@@ -24,7 +24,7 @@ MAX_VALUES = 1_000_000
 MAX_WHOLE = 2**64
 """Whole numbers beyond it are no count, size or time of anything."""
 MAX_DIGITS = 100
-"""Of a number; the most that a person or a program writes for a double are 24."""
+"""Digits of a number; people and programs write 24 at most for a double."""
 
 
 def load_yaml(path: Path) -> Any:

@@ -13,7 +13,7 @@ from reading.errors import Unreadable
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """Kinds of fields; groups (3 and 4) are no longer written."""
 MOST_BITS = 64
-"""Of a number."""
+"""Bits of a number."""
 BROKEN = "is damaged (a message ends within a field)"
 
 Value = int | bytes

@@ -16,7 +16,7 @@ from reading.numerals import separator_of
 from reading.unpacked import unpacked_text
 
 MAX_CELLS = 8_000_000
-"""Of a table's needed columns: about a gigabyte of memory."""
+"""Cells in a table's needed columns: about a gigabyte of memory."""
 MAX_COLUMNS = 10_000
 MAX_LINES = 20_000_000
 """Empty ones included, which take time as well."""

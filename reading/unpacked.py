@@ -19,7 +19,7 @@ from reading.files import MIB, open_file
 BROKEN = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
 """Errors that unpacking raises; ``ValueError``: pyarrow."""
 SUFFIXES = (".gz", ".zst", ".bz2", ".xz")
-"""Of compressed files. They are only removed from names: the first bytes of a file determine its format."""
+"""Endings of compressed files, which are only removed from names: the first bytes of a file determine its format."""
 MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe\0\0": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 """Byte order marks; the longer ones first."""
 READ: ContextVar[Callable[[Path, float], None]] = ContextVar("READ", default=lambda path, part: None)

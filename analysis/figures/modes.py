@@ -19,7 +19,7 @@ from analysis.records.load import Run
 HEIGHT = 0.62
 COLOURS = {"ssgd": "#0072B2", "bsp": "#0072B2", "asgd": "#D55E00", "asp": "#D55E00", "static": "#009E73"}
 OTHER_COLOUR = "#CC79A7"
-"""Of dynamic x-order."""
+"""Colour of dynamic x-order."""
 RANKS = ("ssgd", "bsp", "static", "dynamic", "asgd", "asp")
 """Kinds of modes from top to bottom: from one update of all workers to one of each."""
 MOST_MARKS = 200

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from analysis.about import ABOUT
 
 NAMES = {"ddp": "DDP"} | {name: one.name for name, one in ABOUT.items()}
-"""By the name of the choice in ``conf/strategy``."""
+"""Name for people of each choice in ``conf/strategy``."""
 GROUPS = {
     *("backend", "cluster", "jobs", "launcher", "placement", "policy", "prevention"),
     *("runtime", "scheduler", "straggler", "strategy", "topology", "workload"),

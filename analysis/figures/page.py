@@ -27,7 +27,7 @@ CAPTION_SIZE = 6.5
 """Font size of the caption."""
 CHARACTERS_PER_IN = 22.0
 KEY_IN = 0.42
-"""Of a legend: the width of a key with the space around it."""
+"""Width of a legend's key with the space around it."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ NAMES = {"forward": "forward pass", "backward": "backward pass", "weight": "grad
 BUBBLE = "#f1f1f1"
 LANE_IN = 0.16
 HALF = 0.42
-"""Of a bar's height; a lane is 1 high."""
+"""Half of a bar's height; a lane is 1 high."""
 LEAST_FRAC = 0.018
 """A bar of such a part of the width has room for its micro-batch's number."""
 

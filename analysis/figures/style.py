@@ -59,12 +59,12 @@ PALETTE = (
     *("#0072B2", "#D55E00", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#1B9AAA", "#004C7A", "#332288", "#7A5BC7"),
     *("#88CCEE", "#117733", "#882255", "#999933", "#44AA99", "#CC6677", "#AA4499", "#6699CC"),
 )
-"""Of everything besides strategies, in this order."""
+"""Colours of everything besides strategies, in this order."""
 STRATEGY_COLOURS = {"ddp": "#004C7A"} | {name: one.colour for name, one in ABOUT.items() if one.colour}
 SPARE = ("#882255", "#44AA99", "#999933", "#332288", "#AA4499", "#117733", "#CC6677", "#661100")
 LINES = ("-", "--", "-.", ":")
 ALIKE: Mapping[str, str] = {}
-"""Of levels that are called as their strategies are."""
+"""Looks of levels whose names are strategies: none differs."""
 PAPER_COLOUR = "#B00020"
 """Colour of a paper's numbers."""
 

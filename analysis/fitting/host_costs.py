@@ -22,7 +22,7 @@ MINGLES = 0.5
 COMPUTING = ("compute_base_s", "compute_per_sample_s")
 NOTHING = Estimate(0.0, 0.0, 0)
 HALVINGS = 40
-"""Of the range in which ``interrupt_per_byte_s`` is looked for."""
+"""Halvings of the range in which ``interrupt_per_byte_s`` is looked for."""
 
 
 def observed(number: int, run: Run, num_parameters: int, neighbours: Neighbours) -> pd.DataFrame:

@@ -16,7 +16,7 @@ RANK = re.compile(r"\[Rank (\d++)\]|\brank=(\d++) time")
 STEP = re.compile(r"\] step=(\d++), skipped=|/global_step=(\d++),")
 RATE = re.compile(r"CurrSamplesPerSec=([^\s,]++)")
 PIPELINE = re.compile(r"\bsteps: (\d++) loss: \S++ iter time \(s\): (\S++) samples/sec: ")
-"""Of its engine for stages, which prints the mean of the steps since the last line."""
+"""A line of DeepSpeed's engine for stages, which prints the mean of the steps since the last line."""
 BATCH = re.compile(r"\btrain_batch_size \.++ (\d++)$")
 TIMES = re.compile(r"\btime \(ms\)((?: \| [a-z_]++: [^\s|]++)++)")
 TIMER = re.compile(r"\| ([a-z_]++): ([^\s|]++)")

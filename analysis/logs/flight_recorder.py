@@ -17,7 +17,7 @@ from reading.errors import shown
 from reading.pickles import is_pickle, read_pickle
 
 MOST_BYTES = 64 * MEBI
-"""Of a dump."""
+"""Size of a dump."""
 LOOKED_AT = 256
 KEYS = (b"version", b"entries", b"pg_config")
 """A dump begins with one of them."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 MEBI = 1 << 20
 MOST_BYTES = 512 * MEBI
-"""Of a file, unpacked."""
+"""Size of a file, unpacked."""
 MOST_TABLE_BYTES = 256 * MEBI
-"""Of a table as text, unpacked: a single piece of it may have so many."""
+"""Size of a table as text, unpacked: a single piece of it may have so many bytes."""
 MOST_LINE = 1 << 16
 """Characters of a line that are looked at."""
 MOST_LINES = 4_000_000
@@ -19,14 +19,14 @@ MOST_NAME = 200
 """Characters of a rank's name."""
 MOST_COLUMNS = 20_000
 MOST_OBJECTS = 2_500_000
-"""Of JSON, in a trace: each takes 440 bytes, besides the text."""
+"""JSON objects in a trace: each takes 440 bytes, besides the text."""
 MOST_FILES = 10_000
-"""Of a folder."""
+"""Files in a folder."""
 MOST_STEP = 1 << 53
 """Larger whole numbers are not exact in every form that a log may have."""
 MILLI = 1e-3
 LEAST_SECONDS, MOST_SECONDS = 1e-9, 1e9
-"""Of a step; own work of less than the least counts as that much, so that ratios of times are finite."""
+"""Seconds of a step; own work of less than the least counts as that much, so that ratios of times are finite."""
 LEAST_PRINTED_S = 1e-6
 """A printed time of 0 took less than that shows."""
 MOST_DIGITS = 40

@@ -17,7 +17,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
 TIME = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?(?: std(?:out|err) [FP])?[ \t]"
 )
-"""Of Kubernetes and of container runtimes."""
+"""A time stamp of Kubernetes or of a container runtime."""
 PREFIXES = (
     TIME,
     re.compile(r"^\[pod/([^\s\]]{1,200})\] "),  # kubectl logs --prefix

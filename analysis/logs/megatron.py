@@ -13,7 +13,7 @@ from analysis.logs.rows import Rows
 from analysis.logs.step_log import LogError
 
 ITERATION = re.compile(r"\biteration:?\s++(\d++)\s*+(?:/\s*+\w++\s*+)?\|")
-"""Of how many may be missing, or endless (``/infinity``), in programs that print such lines as well."""
+"""The total may be missing, or endless (``/infinity``), in other programs that print such lines."""
 ELAPSED = re.compile(r"elapsed time per iteration \(ms\):\s*+([^\s|/]++)(?:/[\d.]++)?\s*+\|")
 """AMD's Primus prints the mean of recent iterations behind it (``6119.6/6125.5``)."""
 BATCH = re.compile(r"global batch size:\s*+(\d++)")

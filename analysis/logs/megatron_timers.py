@@ -21,7 +21,7 @@ ONE_RANK = re.compile(r"(?:^|\s\s)time \(ms\) \|")
 ONE = re.compile(r"\| ([A-Za-z][\w/ -]{0,80}): ([^\s|]++)")
 REPORT = re.compile(r"\bMnRtt/Rnk: ")
 REPORTED = re.compile(r"\b(Mn|Mx)(D?)Rtt/Rnk: ([\d.]++)ms/(\d++)")
-"""Of ``--log-straggler``: round trips of the traced operations, and the time to get a batch (D)."""
+"""Words that ``--log-straggler`` prints: round trips of the traced operations, and the time to get a batch (D)."""
 TRACED, BATCH = "traced operations", "get_batch"
 
 

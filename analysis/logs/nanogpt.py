@@ -12,12 +12,12 @@ from analysis.logs.rows import Rows
 
 ITERATION = re.compile(r"\biter (\d++): loss\b")
 ITERATION_TIME = re.compile(r"\btime:? ([\d.,]++)ms")
-"""Of nanoGPT, at every tenth iteration by default."""
+"""A time that nanoGPT prints, at every tenth iteration by default."""
 STEP = re.compile(r"\b[Ss]tep:? {0,9}(\d++)(?:/\d++)?(?: \([\d.]{1,9}%\))? {1,9}\|")
 STEP_TIME = re.compile(r"\| dt:? ([\d.,]++)ms")
-"""Of build-nanogpt and nanochat."""
+"""A time that build-nanogpt and nanochat print."""
 TRAINED = re.compile(r"\bstep:(\d++)/\d++ train_time:([\d.,]++)ms\b")
-"""Of modded-nanogpt: all time of training until then, in whole milliseconds."""
+"""All time of training until then, which modded-nanogpt prints in whole milliseconds."""
 ONE_CLOCK = (
     "nanoGPT prints whole steps by the clock of rank 0: the tail of steps is known, ranks are not; a line of every "
     "rank with its time of forward and backward, and a prefix of its rank, would tell them"

@@ -13,7 +13,7 @@ ITERATION = re.compile(r"\biteration: (\d++) / \d++ \|")
 ELAPSED = re.compile(r"\| elapsed_time_per_iteration_ms: ([\d.,]++)([KMB]?+)(?= |$)")
 BATCH = re.compile(r"\| global_batch_size: ([\d.]++)(K?+)(?= |$)")
 PLACE = re.compile(r"\[[A-Z]{1,20}\|DP=(\d{1,9})\|PP=(\d{1,9})\|TP=(\d{1,9})")
-"""Of the process that prints, among the replicas, the stages and the parts of a layer."""
+"""Place of the process that prints, among the replicas, the stages and the parts of a layer."""
 TIMES = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9}
 ROUNDED = "nanotron rounds times to three digits: differences below 1 % are not known"
 EACH = "logging.iteration_step_info_interval 1"

@@ -31,7 +31,7 @@ STEP = re.compile(
 )
 NANO = 1e-9
 MOST_OPERATIONS, CHECKED_EVERY = 2_000_000_000, 1_000_000
-"""Of SQLite's virtual machine, for a query."""
+"""Operations of SQLite's virtual machine for a query."""
 MOST_TEXT, MOST_TEXTS = MEBI, 256 * MEBI
 """Bytes of a value, and characters of all texts of a query: a row may compute its texts."""
 MOST_DEVICES = 256

@@ -18,7 +18,7 @@ from analysis.logs.step_log import LogError, StepLog, rounds_s
 from analysis.logs.trace_folder import NUMBER, ranks_by_name
 
 ENDINGS = (".log", ".txt", ".out", ".csv", ".tsv", ".parquet")
-"""Of files that a rank may have; more endings may follow, of compressed files or of attempts."""
+"""Endings of a rank's files; endings of compressed files or of attempts may follow."""
 
 
 def rank_files_in(folder: Path) -> list[dict[str, Path]]:

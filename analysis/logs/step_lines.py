@@ -15,7 +15,7 @@ FORMS = {
     " - timing_s/": re.compile(r"\bstep:(\d++) - .*?\btiming_s/step:([\d.]++)"),  # verl
     " sec/step)": re.compile(r"\bstep {0,3}(\d++)\b.*?\(([\d.]++) sec/step\)"),  # TF-Slim, and many after it
 }
-"""By a text that all such lines have."""
+"""Forms of lines, each with a text that all its lines have."""
 PART = re.compile(r"\btiming_s/(\w++):([\d.]++)")
 """verl's."""
 NESTED = "some parts contain others, so that their sum may be more than a step"

@@ -25,7 +25,7 @@ MOST_HEADER = MEBI
 PIECE_ROWS, PIECE_CELLS = 1 << 16, 1 << 21
 """The most that are read at a time."""
 PIECE_TEXT_BYTES = 128 * MEBI
-"""Of a piece of a Parquet file, unpacked."""
+"""Most bytes of text in a piece of a Parquet file, unpacked."""
 
 
 class TableFile:

@@ -28,7 +28,7 @@ HEAD = 12
 FOOT = 4
 MOST_RECORD = 1 << 27
 POLYNOMIAL = 0x82F63B78
-"""Of CRC-32C, with its bits in reverse."""
+"""Polynomial of CRC-32C, with its bits in reverse."""
 FLOAT, DOUBLE = 1, 2
 """Kinds of tensors."""
 

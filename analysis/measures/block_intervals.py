@@ -18,7 +18,7 @@ from analysis.measures.slow_steps import Floats
 CONFIDENCE = 0.95
 MOST_BLOCKS, FEWEST_BLOCKS = 40, 4
 MOST_REACH = 100.0
-"""Of the logarithm of a ratio: beyond that nothing is known of it."""
+"""Largest logarithm of a ratio: beyond that nothing is known of the ratio."""
 
 
 def ratio_interval(tops: Floats, bottoms: Floats) -> tuple[float, float]:

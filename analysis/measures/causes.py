@@ -24,7 +24,7 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 FEWEST_STEPS = 50
 WINDOW_STEPS = 25
-"""Of the running median that follows slow phases."""
+"""Steps of the running median that follows slow phases."""
 LONGEST_PERIOD, FEWEST_PERIODS = 100, 8
 SURE = 6.0
 """Standard errors of the median of periodic steps, by which it must differ."""
@@ -34,7 +34,7 @@ RARE = 5.0
 """An event's excess, relative to the excess that 5 % of the steps have."""
 DRAWS = 50_000
 STARTS = tuple((frac, times) for frac in (0.03, 0.1, 0.3) for times in (1.0, 3.0))
-"""Of the search for pauses: how frequent they are, and how long relative to the jitter."""
+"""Starts of the search for pauses: how frequent they are, and how long relative to the jitter."""
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def _has_completed(dump: Dump, operation: Operation) -> bool:
 
 
 def _ends(waits: Mapping[int, set[int]]) -> dict[int, set[int]]:
-    """By rank, the ranks at the ends of all chains of waiting that begin at it; of a circle all its ranks.
+    """For each rank the ranks at the ends of all chains of waiting that begin at it; of a circle all its ranks.
 
     A rank is at an end if every rank that it waits for, directly or not, waits for as many ranks: then all are a
     circle. A rank that waits for a circle is not in it.

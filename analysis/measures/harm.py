@@ -37,7 +37,7 @@ class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 Reasons = Mapping[str, Sequence[Reason]]
-"""By strategy."""
+"""The reasons for each strategy."""
 
 
 class Cell(NamedTuple):

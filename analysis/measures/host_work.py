@@ -92,7 +92,7 @@ class Traffic(NamedTuple):
 
     all_bytes_per_s: float
     of_others: dict[str, float]
-    """By task: bytes of other tasks' messages, while a worker computes or a server has a message."""
+    """For each task the bytes of other tasks' messages, while a worker computes or a server has a message."""
 
 
 def traffic(run: Run, num_bytes: int) -> Traffic:

@@ -12,7 +12,7 @@ SHARE_TOLERANCE = 0.01
 """Tolerance for the processor share, absolute: one per cent of what the undisturbed target may use."""
 ROUNDING = 1e-9
 PROMISED_MS = {"sleep": 50, "cgroup": 50, "duty": 50, "cpulimit": 1000, "hog": 50}
-"""By actuator of iterations: the shortest iterations (ms) for which the tolerance is promised; under cpulimit
+"""For each actuator of iterations the shortest iterations (ms) for which the tolerance is promised; under cpulimit
 they last so long while they are limited, as it switches about once a second."""
 UNIT_MS = 50
 ABOUT = 2**0.5

@@ -21,7 +21,7 @@ WINDOW_S = 1.0
 """A window has some five readings. On the virtual clock ``runtime.speeds`` is by the second, too."""
 UNREAD = "no reading of the memory's speed"
 EQUAL = 1e-9
-"""Of squared logarithms: copies that differ by less are equal, and determine no exponent."""
+"""Least sum of squared logarithms: copies that differ by less are equal, and determine no exponent."""
 
 
 class Law(NamedTuple):

@@ -22,7 +22,7 @@ LONE_FRAC, LONE_TIMES = 0.01, 5.0
 ODD_SIGMAS = 5.5
 """A rank sticks out if it is slow so much more often than the calmer ranks, in standard deviations of a count."""
 MOST_OVER_MEDIAN = 0.7
-"""By so much a Poisson mean exceeds the median, at most."""
+"""A Poisson mean exceeds the median by so much at most."""
 CHANCE = 0.001
 """Probability that any rank of a log has as many events by chance, at most."""
 

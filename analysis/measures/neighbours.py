@@ -29,7 +29,7 @@ class Neighbours:
 
     def __init__(self, runs: Sequence[Run], model_bytes: Sequence[int]) -> None:
         self._sent: dict[Path, list[tuple[Path, NDArray[np.float64], NDArray[np.float64]]]] = {}
-        """By set: of each job, when its gradients arrived on the set's clock, and the bytes sent by then."""
+        """For each job of each set, when its gradients arrived on the set's clock, and the bytes sent by then."""
         self._zero_s: dict[Path, float] = {}
         given = {run.path for run in runs}
         for folder in dict.fromkeys(folder for run in runs if (folder := set_of(run)) is not None):

@@ -14,7 +14,7 @@ import numpy as np
 from analysis.measures.slow_steps import Bools, Floats
 
 MOST_EVIDENCE = 6.0
-"""Of one step, for or against: a phase needs several."""
+"""Most evidence that one step gives, for or against: a phase needs several."""
 CHANCE = 7.0
 """Logarithm of a thousand: of as many logs one has a phase by chance."""
 FEWEST_EVENTS, SHORTEST = 4, 4

@@ -42,7 +42,7 @@ class Ranked(NamedTuple):
     update_frac: float = 1.0
     """Samples of an update, of the global batch."""
     dropped_frac: float = 0.0
-    """Of all gradients."""
+    """Share of all gradients."""
 
     @property
     def verdict(self) -> str:

@@ -17,11 +17,11 @@ from analysis.records.nodes import Node
 from analysis.records.schema import Allocated, Other
 
 LEAST_OVERRUN_FRAC = 0.05
-"""Of a worker's time: with less, its device was as fast as asked for."""
+"""Least share of a worker's time; with a smaller overrun its device was as fast as requested."""
 TOLERANCE_FRAC = 0.1
-"""Of what was asked for: the tolerance of the injectors (:mod:`analysis.measures.injector_errors`)."""
+"""Part of the request: the tolerance of the injectors (:mod:`analysis.measures.injector_errors`)."""
 LEAST_FRAC = 0.01
-"""Of the job's time: seconds that were injected too many or too few count from here on."""
+"""Least share of the job's time: fewer seconds that were injected too many or too few do not count."""
 LEAST_LATE_S = 0.1
 ENFORCED = ("cpu_cores", "link_bytes_per_s")
 
@@ -66,7 +66,7 @@ def _overrun(run: Run) -> Iterator[Warned]:
 
 
 def overrun_fracs(rows: pd.DataFrame) -> pd.Series:
-    """By worker, the share of its time by which its iterations took longer than its paced device; empty if none did.
+    """The share of each worker's time by which its iterations took longer than its paced device; empty if none did.
 
     ``rows``: iterations that were computed (:func:`analysis.measures.work.computed`).
     """

@@ -157,7 +157,7 @@ class _Lives:
     ready: dict[int, int] = field(default_factory=dict)
     """Workers that hold a gradient that was not sent yet."""
     sent: dict[int, int] = field(default_factory=dict)
-    """Whose the gradients are that were."""
+    """Workers of the gradients that were sent."""
     unused: set[int] = field(default_factory=set)
     seen: set[int] = field(default_factory=set)
     asked: set[int] = field(default_factory=set)

@@ -20,7 +20,7 @@ from reading.lines import line_blocks
 
 DAMAGED = "The record is damaged: repeat the run or leave it out"
 MAX_BYTES = 256 * MIB
-"""Of a file that is read whole."""
+"""Most bytes of a file that is read whole."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE)
 """Errors of the machine, not of the record."""
 

@@ -265,7 +265,7 @@ class _NoteLine(msgspec.Struct, tag_field="kind", tag="note", gc=False):
 
 
 _KNOWN_LINE = msgspec.json.Decoder(_EventLine | _NoteLine)
-"""Of lines whose types are all known, which are nearly all: in one go."""
+"""Decodes in one go a line whose types are all known, as nearly all are."""
 _ENVELOPE = msgspec.json.Decoder(_Envelope)
 _EVENT: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyEvent)
 _COMMAND: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyCommand)

@@ -38,7 +38,7 @@ class Compared(NamedTuple):
     seeds: int
     median_s: float
     step_s: float
-    """Of the time to the target, how much sooner it may have been at most; NaN of others."""
+    """Seconds by which the target may have been reached sooner, at most; NaN for other times."""
     against: Distinction | None
     """None: it is the baseline itself, or the baseline was not run in this case."""
     score: float

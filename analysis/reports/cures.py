@@ -36,7 +36,7 @@ ASSUMES = {
     "align": "all these ranks pause in the same step, and the others wait for the longest of their pauses",
     "balance": "ranks differ within a step because their batches do; jitter of devices stays, so it is a maximum",
 }
-"""By the first word of a cure."""
+"""Assumptions of cures, each by the first word of a cure."""
 RULE = (
     "restart or wait: restart a straggler when it has cost as much as a restart; both together then cost at most twice "
     "as much as the best decision in hindsight"

@@ -31,7 +31,7 @@ MEASURES = (
 )
 
 Jobs = Mapping[tuple[str, str, int], Mapping[str, Run]]
-"""By straggler, strategy and seed, and then by side."""
+"""Runs by straggler, strategy and seed, and then by side."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ MOST = 50_000
 SHORTEST_US = 0.2
 """A slice without a length encloses nothing."""
 SHORTEST_S = 1e-6
-"""Of a phase at which an arrow begins or ends."""
+"""Shortest phase at which an arrow begins or ends."""
 
 
 class Update(NamedTuple):

@@ -16,7 +16,7 @@ class Remedy(NamedTuple):
 
 NOTHING = "training stays the same"
 REMEDIES = {name: Remedy(one.changes, one.needs) for name, one in ABOUT.items() if not one.not_advised}
-"""By the name of a strategy's YAML."""
+"""Remedies, each by the name of a strategy's YAML."""
 LEFT_OUT = {name: one.not_advised for name, one in ABOUT.items() if one.not_advised}
 """Strategies that are no answer to the question, and why."""
 ASYNCHRONOUS = frozenset(name for name, one in ABOUT.items() if one.asynchronous)

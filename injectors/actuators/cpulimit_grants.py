@@ -20,12 +20,12 @@ TICK_S = 0.01
 PASSES = 10
 """Passes that its mean is over."""
 WAKE_S = 60e-6
-"""By how much each of its sleeps is longer than it asks for, with the kernel's default timer slack of 50 µs."""
+"""Seconds by which each of its sleeps is longer than requested, with the kernel's default timer slack of 50 µs."""
 SIMULATED_S = 120.0
 LOWEST_PERCENT = 3
 """At 1 and 2 % its mean is mostly zero, and it grants ten."""
 TOLERANCE_FRAC = 0.1
-"""Of the wanted cores: a level that no percent grants within that is refused."""
+"""Part of the wanted cores: a level that no percentage grants within that part is refused."""
 
 
 def granted_cores(percent: int, running_cores: float = 1.0) -> float:

@@ -33,7 +33,7 @@ class TracedJob(NamedTuple):
     submit_s: float
     """Since 1970."""
     gpus: int
-    """Of its first attempt."""
+    """GPUs of its first attempt."""
     duration_s: float
     """Sum over its attempts."""
     user: str

@@ -38,7 +38,7 @@ class StepSlowdowns(NamedTuple):
     """[steps, ranks], sorted by rank: extent / baseline - 1; 0 for faster or absent ranks. By stage: [steps, ranks *
     stages], sorted by rank and stage: computing time / baseline - 1."""
     stages: int = 1
-    """Of each rank, whose slow-downs are apart."""
+    """Stages of each rank, each with its own slow-downs."""
 
 
 @final

@@ -31,7 +31,7 @@ class Card(NamedTuple):
 
     title: str
     names: tuple[str, ...]
-    """Of its configurations."""
+    """Names of its configurations."""
     family: str
     does: str
     changes: str = ""

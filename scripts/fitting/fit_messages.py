@@ -45,7 +45,7 @@ HALF_FRAC, ENDS_FRAC = 0.75, (0.02, 0.93)
 POLLING = (0.0, 1.0, 4.0, 12.0)
 """Cores on which a task polls: none, one thread (ZeroMQ, gRPC), some, all on which a worker computes (OpenMP)."""
 STEPS = 6
-"""Of a bisection: p to 0.02."""
+"""Steps of a bisection: p to 0.02."""
 QUANTILES = (0.005, 0.995)
 JOBS, ITERATIONS = 60, 60
 STUDY, LINK = "star_study", {"link": "prevention"}

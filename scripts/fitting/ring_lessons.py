@@ -18,8 +18,8 @@ from strategies.star.times import ModeTimes
 
 STRAGGLER_FRAC = 0.2
 FASTEST_S, SPREAD, LINKS = (0.03, 1.0), (0.05, 0.7), 0.3
-"""Of drawn decisions: the fastest worker's seconds, the width of lognormal times, and a child's link in fastest times
-at most."""
+"""Ranges for drawn decisions: the fastest worker's seconds, the width of lognormal times, and a child's link in fastest
+times at most."""
 PHI, BATCH = (30.0, 10_000.0), (8.0, 256.0)
 
 

@@ -69,7 +69,7 @@ MAX_WORKERS, CLUSTER_FRAC = 16, 0.2
 SERVERS_BATCH = (16.0, 256.0)
 """Samples of each worker, of drawn decisions about parameter servers."""
 KAPPAS = {"pooled": (1.3, 0.1, 30.0), "priced": (0.14, 0.01, 1.0)}
-"""By what is learnt: half of the prices of staleness; least and largest of the others."""
+"""For each mode cost: half of the prices of staleness; least and largest of the others."""
 TESTED = {"pooled": (1.3, 16.0), "priced": (0.14,)}
 """Prices to test with; with 16 every kind of mode is the best one now and then."""
 PRICES = 2

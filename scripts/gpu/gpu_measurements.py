@@ -39,7 +39,7 @@ class Size(NamedTuple):
     width: float
     samples: int
     batches: tuple[int, ...]
-    """Of one worker alone."""
+    """Batches of one worker alone."""
     each: tuple[int, int, int]
     """Samples of a worker of four: smallest, largest, and the one whose time is predicted."""
     epochs: int

@@ -43,7 +43,7 @@ SUBMIT_S = {"a": 0.0, "b": 0.0, "c": 1.0, "d": 2.0}
 """All GPUs are taken at once, and the jobs end far enough from each other that their order means something."""
 REAL_CORES = "cluster.hosts.real_cores_per_core"
 QUARTER_CORE = 0.0625
-"""Of this machine for each host of four cores: four of 0.4 leave two cores nothing for coordinators and the network."""
+"""Real cores per core of a host: four hosts get a quarter each; with 0.4 each, coordinators and network get nothing."""
 SHARED = (
     *("jobs=list", "cluster=hosts", "cluster.hosts.gpus=2", "workload=digits_cnn", "strategy=bsp", "straggler=none"),
     *("replay.max_iterations=null", "replay.models=null", "replay.use_every_s=1", "workload.optimizer.lr=0.003"),

@@ -16,7 +16,7 @@ from runtime.hybrid.operators import BACKWARD, FORWARD, PASSES, Operator, Rank, 
 
 FORWARD_S, BACKWARD_S, MESSAGE_S = 0.010, 0.020, 0.001
 STEPS = 8
-"""Of each table, and of each cured job."""
+"""Steps of each table, and of each cured job."""
 SLOW_RANK, SLOW_LINK, BOTH, LEVEL = "slow rank", "slow link", "slow rank and link", "level stages"
 LONG_STAGE, UNEQUAL = "long stage", "unequal sequences"
 CAUSES = (SLOW_RANK, SLOW_LINK, BOTH, LONG_STAGE, UNEQUAL, "none")
@@ -45,7 +45,7 @@ class Truth:
     seed: int = 0
 
     def factor_of(self, rank: Rank) -> float:
-        """By which a rank's passes take longer."""
+        """Factor by which a rank's passes take longer."""
         mine = {SLOW_RANK: rank == self.rank, BOTH: rank == self.rank, LONG_STAGE: rank[1] == self.rank[1]}
         return self.factor if mine.get(self.cause, self.cause == LEVEL) else 1.0
 

@@ -72,7 +72,7 @@ START, END = (
 )
 JOBS = 480
 SIZE, SLOW_STAGE = (4, 4, 12), 1
-"""Of the figures: replicas, stages and micro-batches; the stage that is slow, or before the slow link."""
+"""The job of the figures: replicas, stages and micro-batches; the stage that is slow, or before the slow link."""
 FACTORS, DELAYS_MS = (1.0, 1.25, 1.5, 2.0, 3.0, 4.0), (0.0, 10.0, 20.0, 30.0, 45.0, 60.0)
 SHOWN = {
     "nothing": "no cure",
@@ -210,9 +210,9 @@ class Outcome(NamedTuple):
     is_best_without: bool
     """The same among cures that need no other hardware."""
     errors: list[float]
-    """Of the step times that are predicted, by cure."""
+    """Errors of the predicted step times, one for each cure."""
     gaps: list[float]
-    """By how much a step is longer than after the best cure of the same kind, by cure that changes an order."""
+    """For each cure that changes an order, how much longer a step is than after the best cure of the same kind."""
     helping: list[float]
     """Step times after the cures that should help, relative to the job as it is."""
 

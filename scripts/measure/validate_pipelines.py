@@ -70,7 +70,7 @@ class Fit(NamedTuple):
     """The numbers of one job, in milliseconds."""
 
     unit_ms: float
-    """Of one part of ``PARTS``, whose sum is a micro-batch on a stage."""
+    """Milliseconds of one part of ``PARTS``, whose sum is a micro-batch on a stage."""
     overhead_ms: float
     delayed_ms: float
     """Added while sends are delayed."""
@@ -222,7 +222,7 @@ def orders(pairs: Sequence[tuple[Figure, float]], least_frac: float = 0.05) -> t
 
 
 def error_frac(pair: tuple[Figure, float]) -> float:
-    """By how much a prediction is too long."""
+    """Part by which a prediction is too long."""
     figure, ours = pair
     return ours / figure.delayed_ms - 1.0
 

@@ -136,7 +136,7 @@ class Pair:
 
     @property
     def error_frac(self) -> float:
-        """By how much the laws' p95 excess is too large."""
+        """Part by which the laws' p95 excess is too large."""
         return p95_ms(self.expected_s[LAWS]) / p95_ms(self.measured_s) - 1.0
 
     @property

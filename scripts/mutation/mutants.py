@@ -40,7 +40,7 @@ RECORDED, VERDICTS = Path("out/mutants/coverage.jsonl"), Path("out/mutants/verdi
 ROOMS = ("runtime/core", "runtime/virtual", "strategies")
 TESTS = ("tests/unit", "tests/contract", "tests/paper")
 LEAST_FRAC = 0.85
-"""Of the bugs that a test could notice must be killed."""
+"""Least part of the bugs that tests could notice and must find."""
 SLACK_S, SLACK = 5.0, 4.0
 """Processor seconds of a mutant's tests at most: so many, and so many times as long as they take without it."""
 KILLED, SURVIVED, UNTESTED, SAME = "killed", "survived", "untested", "equivalent"

@@ -23,7 +23,7 @@ ROOTS = frozenset({*PACKAGES, "scripts", "tests"})
 SUITE = ("tests.contract.test_strategies", "tests.contract.test_virtual", "tests.contract.test_virtual_allreduce")
 """Tests of a user's strategy; of the tests only these are shipped, with the modules that they import."""
 PLUGINS = ("tests.support.long_tests", "tests.support.users_suite")
-"""Of pytest, for these."""
+"""Plugins of pytest that these tests need."""
 OF_THE_REPOSITORY = ("scripts.gpu.gpu_session", "scripts.measure.snapshot")
 """Programs that need its tests."""
 DATA = [

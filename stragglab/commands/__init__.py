@@ -54,8 +54,8 @@ COMMANDS: dict[str, tuple[str, str | int, str]] = {
     "doctor": ("looks at what this machine can do for live runs", "seconds", "the terminal"),
     "cleanup": ("lists what killed programs have left; --reap removes it", "a second", "the terminal"),
 }
-"""By word: what it does; how long that takes (a number: minutes on two processors, in proportion less on more); where
-the result is."""
+"""For each word: what it does; how long that takes (a number: minutes on two processors, in proportion less on more);
+where the result is."""
 FLAGS = {"--version": "runtime.version"}
 """Programs of flags: Hydra would print this only after importing everything."""
 MEASURED_ON = 2

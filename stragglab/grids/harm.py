@@ -23,9 +23,9 @@ from stragglab.grids.experiments import SPECS
 from stragglab.grids.times import time_cells
 
 COLUMNS = [*CELL, "seed", "outcome", "jct_s", "bsp_s", "note"]
-"""Of the CSV next to a page."""
+"""Columns of the CSV next to a page."""
 FRONT_WORKERS = 16
-"""Of the picture for readers who come first."""
+"""Workers in the picture on the first page."""
 SHOWN = (
     *("asp", "ssp", "backup_workers", "lgc", "dynamic_x", "sync_switch", "star_h", "lb_bsp", "antdt_nd", "mlfabric"),
     *("coding_cyclic", "coding_heter_aware"),

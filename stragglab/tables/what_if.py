@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SUSPECT_FRAC = 0.5
 """A worker is a suspect if the slowest few cost so much of the lost time."""
 MOST_VISITS = 100_000_000
-"""Of operators, in all answers: a microsecond each."""
+"""Visits of operators, in all answers: a microsecond each."""
 MOST_WORKERS = 20
 """So many workers are listed."""
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from analysis.figures.page import Form
 
 WIDTHS_IN = {"column": 3.33, "text": 7.0}
-"""Of ACM's two-column style (acmart, sigconf); IEEE's are nearly the same."""
+"""Widths of ACM's two-column style (acmart, sigconf); IEEE's are nearly the same."""
 FORMATS = ("png", "pdf", "svg")
 
 

@@ -24,7 +24,7 @@ from analysis.figures.style import ALIKE, PAPER_COLOUR, STRATEGY_COLOURS, Look, 
 
 NOTE = "bars: median over the seeds, line: 95 % interval (Student's t), dots: runs"
 WIDTHS = {VALUE: 1.8, RATIO: 1.2}
-"""Of the paper's marks, by how it says them."""
+"""Line widths of the paper's marks: values, and values that follow from its ratios."""
 OTHERS = Look("#8d99a6")
 
 

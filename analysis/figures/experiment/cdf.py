@@ -22,7 +22,7 @@ from analysis.figures.style import INK, LINES, PAPER_COLOUR, Look, level_looks
 
 NOTE = "lines: all seeds together"
 MARKERS = ("D", "s", "^", "o")
-"""Of the paper's points, by group."""
+"""Markers of the paper's points, one for each group."""
 MARK: dict[str, Any] = {
     **{"linestyle": "none", "markersize": 4.5, "markerfacecolor": "white", "markeredgewidth": 1.2},
     **{"clip_on": False, "zorder": 4},

@@ -23,7 +23,7 @@ from analysis.measures.profiles import MOST, profile_scores, ratios_to_best, wit
 BEST = 7
 """Lines with a colour, besides ``figure.fixed``: those with the largest areas."""
 FACTORS = (1.0, 1.1, 1.25, 1.5, 2.0, MOST)
-"""Of the table."""
+"""Factors in the table."""
 REST = "#cfcfcf"
 """The colour of all other lines."""
 

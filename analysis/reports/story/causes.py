@@ -18,13 +18,13 @@ class Causes:
     """The orders and settings of earlier lines."""
 
     timers: dict[str, list[tuple[float, float, str]]] = field(default_factory=dict)
-    """By tag a heap of (when it is due, when it was set, the event at which), in seconds of the job."""
+    """For each tag a heap of (when it is due, when it was set, the event at which), in seconds of the job."""
     orders: dict[str, str] = field(default_factory=dict)
-    """By node the last order to it that has had no effect yet, in words."""
+    """For each node the last order to it that has had no effect yet, in words."""
     restarts: dict[str, float] = field(default_factory=dict)
     """Servers that are to restart as soon as all have stored their parts, and when that was ordered."""
     waiting: dict[str, str] = field(default_factory=dict)
-    """By node an order of an operator or of the cluster that waits, in words; a join waits under the name ``join``."""
+    """For each node a waiting order of an operator or the cluster, in words; a join waits under the name ``join``."""
 
     def ordered(self, line: RawLine) -> None:
         """Remember what the commands of a line cause later."""

@@ -107,7 +107,7 @@ class _Teller:
         self.idle_since: float | None = None
         self.nodes = frozenset[str]()
         self.samples: int | None = None
-        """Of the subject's last order, if it is a worker."""
+        """Samples of the subject's last order, if it is a worker."""
 
     @property
     def worker(self) -> int | None:
