@@ -9,7 +9,7 @@ from analysis.measures.cluster.deviations import PARTS, is_slow
 from analysis.measures.cluster.occupancy import Occupancy, listed
 
 CAUSES = ("processor", "injected", "link", "servers", "peers")
-"""Causes of episodes: the part of T that was stretched most, or ``peers`` if that explains less than half of the gap."""
+"""Causes of episodes: the part of T that grew most, or ``peers`` if that explains less than half of the gap."""
 CALM = 5
 """Least number of iterations without straggling of which a worker's own undisturbed medians are made."""
 NOWHERE = -1
