@@ -106,7 +106,7 @@ def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
     print_sheet(console, worst_ranks(advice), "Ranks that cost most", WORDS)
     if made:
         print_sheet(
-            console, price_sheet(made), "Prices of cures that are no strategies, while their causes last", WORDS
+            console, price_sheet(made), "Prices of cures that are not strategies, while their causes last", WORDS
         )
     for line in price_lines(advice):
         console.print(line, markup=False, soft_wrap=True)
