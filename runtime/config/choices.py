@@ -15,18 +15,18 @@ WIDTH = 98
 SHORTEST = 24
 """Characters that a clause must have to be the whole line."""
 GROUPS = {
-    "strategy": "who waits for whom, who computes what",
+    "strategy": "which workers wait for which, and which compute what",
     "straggler": "what slows tasks down",
     "workload": "what is trained",
-    "runtime": "how the job runs",
-    "cluster": "what it runs on",
+    "runtime": "real processes, or a virtual clock",
+    "cluster": "the machines on which the job runs, as data",
     "topology": "where the parameters are",
-    "backend": "what computes gradients",
+    "backend": "the framework that computes gradients",
     "scheduler": "how long a node that a strategy restarts is pending",
-    "launcher": "who starts the processes of runtime=live",
-    "jobs": "a set of jobs that share hosts, instead of one",
-    "policy": "which of them starts when",
-    "placement": "and where",
+    "launcher": "where the processes of runtime=live start",
+    "jobs": "a set of jobs that share hosts, instead of one job",
+    "policy": "which jobs of a set start, and when",
+    "placement": "on which hosts they start",
     "prevention": "what a job may take from its neighbours",
 }
 """Groups in the order of the help, and what each decides."""

@@ -57,7 +57,7 @@ def method_tables(cards: dict[str, Card]) -> Iterator[str]:
     for family, heading in FAMILIES.items():
         rows = [(file, card) for file, card in cards.items() if card.family == family]
         if rows:
-            head = "| `strategy` | who waits for whom, and who computes what | in training | it needs | card |"
+            head = "| `strategy` | which workers wait for which, and which compute what | in training | it needs | card |"
             yield from ("", f"**{heading}**", "", head, "| --- | --- | --- | --- | --- |")
         for file, card in rows:
             names = ", ".join(f"`{name}`" for name in card.names)
