@@ -17,7 +17,16 @@ from setuptools.command.build_py import build_py
 sys.path.insert(0, str(Path(__file__).parent))  # pip does not
 
 from scripts.compiling import FLAGS
-from scripts.packaging.packing import NAME, as_package, for_hydra, for_package, in_place, is_shipped, named, suite
+from scripts.packaging.packing import (
+    NAME,
+    as_package,
+    for_hydra,
+    for_package,
+    in_place,
+    is_shipped,
+    suite,
+    with_program_name,
+)
 
 ROOT = Path(__file__).parent
 EDITABLE = bool({"editable_wheel", "develop", "--inplace", "-i"} & {*sys.argv})
@@ -55,7 +64,7 @@ class Packing(build_py):
     def _add_program(self, folder: Path) -> None:
         shutil.copy(ROOT / "run.py", folder)
         _rewrite(folder / "run.py", for_package)
-        _rewrite(folder / "conf" / "config.yaml", named)
+        _rewrite(folder / "conf" / "config.yaml", with_program_name)
         for path in (folder / "conf" / "hydra").rglob("*.yaml"):
             _rewrite(path, for_hydra)
         (folder / "COMMIT").write_text(_commit())

@@ -16,7 +16,7 @@ def shown(text: object, most: int = 60) -> str:
     return line if len(line) <= most else f"{line[: most - 3]}..."
 
 
-def listed(names: Sequence[str], most: int = 20) -> str:
+def list_names(names: Sequence[str], most: int = 20) -> str:
     """Names from a file, for a message; of many the first."""
     more = f", and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(shown(name) for name in names[:most])}{more}"

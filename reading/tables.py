@@ -13,7 +13,7 @@ from typing import Any, TextIO
 from reading.errors import Unreadable, shown
 from reading.files import MAX_TABLE_BYTES, MIB, open_file
 from reading.numerals import separator_of
-from reading.unpacked import unpacked_text
+from reading.unpacked import open_unpacked_text
 
 MAX_CELLS = 8_000_000
 """Cells in a table's needed columns: about a gigabyte of memory."""
@@ -35,13 +35,13 @@ def csv_rows(file: Path | str) -> Iterator[tuple[int, list[str]]]:
     if isinstance(file, str):
         yield from _rows(io.StringIO(file))
         return
-    with unpacked_text(file, MAX_TABLE_BYTES, newline="") as opened:
+    with open_unpacked_text(file, MAX_TABLE_BYTES, newline="") as opened:
         yield from _rows(_lines(opened))
 
 
 def separator_in(path: Path) -> str:
     """Return the character between its columns; see :func:`csv_rows`."""
-    with unpacked_text(path, MAX_TABLE_BYTES, newline="") as opened:
+    with open_unpacked_text(path, MAX_TABLE_BYTES, newline="") as opened:
         return separator_of("".join(_until_header(_lines(opened))))
 
 

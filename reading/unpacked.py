@@ -74,7 +74,7 @@ def plain_name(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def unpacked(path: Path, most: int) -> Iterator[io.BufferedReader]:
+def open_unpacked(path: Path, most: int) -> Iterator[io.BufferedReader]:
     """The bytes of an ordinary file, of which there may be ``most``; ``READ`` follows.
 
     Raises:
@@ -92,9 +92,9 @@ def unpacked(path: Path, most: int) -> Iterator[io.BufferedReader]:
 
 
 @contextlib.contextmanager
-def unpacked_text(path: Path, most: int, *, errors: str = "strict", newline: str | None = None) -> Iterator[Any]:
+def open_unpacked_text(path: Path, most: int, *, errors: str = "strict", newline: str | None = None) -> Iterator[Any]:
     """The same as text; ``errors`` and ``newline`` as of ``open``."""
-    with unpacked(path, most) as file:
+    with open_unpacked(path, most) as file:
         yield io.TextIOWrapper(file, encoding_of(file.peek(LOOKED_AT)[:LOOKED_AT]), errors=errors, newline=newline)
 
 

@@ -72,7 +72,7 @@ def draw_injectors(path: Path, metas: Sequence[dict[str, Any]], table: pd.DataFr
         for axes in chain.from_iterable(places[len(panels) :]):
             axes.remove()
         keys: list[Artist] = []
-        for name in _ordered(shown["series"]):
+        for name in _order_series(shown["series"]):
             marker, colour = _look(name)
             keys.append(Line2D([], [], marker=marker, color=colour, linestyle="none", markersize=4, label=name))
         legend_above(page, keys)
@@ -108,7 +108,7 @@ def draw_panel(above: Axes, below: Axes, panel: Panel, reach: float, *, named: b
     above.fill_between(ideal, ideal * (1 - TOLERANCE_FRAC), ideal * (1 + TOLERANCE_FRAC), color="#eeeeee", linewidth=0)
     below.axhline(0.0, color=FAINT, linewidth=0.8, zorder=1)
     below.axhspan(-100 * TOLERANCE_FRAC, 100 * TOLERANCE_FRAC, color="#eeeeee", linewidth=0, zorder=0)
-    names = _ordered(points["series"])
+    names = _order_series(points["series"])
     for number, name in enumerate(names):
         rows = points[points["series"] == name]
         x = rows["asked"].to_numpy() * SPREAD ** (number - (len(names) - 1) / 2)
@@ -123,7 +123,7 @@ def draw_panel(above: Axes, below: Axes, panel: Panel, reach: float, *, named: b
     _frame(above, below, panel, (least, most), reach, named=named)
 
 
-def _ordered(series: pd.Series) -> list[str]:
+def _order_series(series: pd.Series) -> list[str]:
     return [name for name in MARKS if name in set(series)] + sorted(set(series) - set(MARKS))
 
 

@@ -20,7 +20,7 @@ _given: ContextVar[Mapping[str, str]] = ContextVar("names", default=NO_NAMES)
 
 
 @contextmanager
-def named(names: Mapping[str, str]) -> Iterator[None]:
+def use_names(names: Mapping[str, str]) -> Iterator[None]:
     """Figures and pages prefer the user's ``names`` of strategies to the strategies' own."""
     token = _given.set(names)
     try:

@@ -55,7 +55,7 @@ def drawn_as(form: Form) -> Iterator[None]:
         _form.reset(token)
 
 
-def captioned(wanted: bool = True) -> AbstractContextManager[None]:
+def draw_captions(wanted: bool = True) -> AbstractContextManager[None]:
     """Draw figures in the present form, and with captions if they are ``wanted``."""
     return drawn_as(replace(_form.get(), captioned=_form.get().captioned or wanted))
 

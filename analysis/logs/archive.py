@@ -6,9 +6,9 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-from analysis.logs.opening import opened
+from analysis.logs.opening import open_bytes
 from analysis.logs.step_log import LogError
-from reading.errors import listed, shown
+from reading.errors import list_names, shown
 
 MOST_MEMBERS = 10_000
 AT, MARK = 257, b"ustar"
@@ -18,12 +18,12 @@ ZIP = b"PK\x03\x04"
 
 def refuse_archive(path: Path) -> None:
     """Raise :class:`LogError` for an archive, with the names of its files."""
-    with opened(path) as file:
+    with open_bytes(path) as file:
         start = file.peek(AT + len(MARK))
         if start[AT : AT + len(MARK)] != MARK and not start.startswith(ZIP):
             return
         names = _tar_names(file) if not start.startswith(ZIP) else _zip_names(path)
-    what = f"{len(names):,} file{'s' if len(names) != 1 else ''} ({listed([shown(name) for name in names], 5)})"
+    what = f"{len(names):,} file{'s' if len(names) != 1 else ''} ({list_names([shown(name) for name in names], 5)})"
     raise LogError(f"{path}: is an archive of {what}; unpack it, and name the folder with the files of all ranks")
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from analysis.files import natural
 from analysis.logs.gathering import gather
 from analysis.logs.limits import MOST_BYTES, MOST_FILES, MOST_OBJECTS
-from analysis.logs.opening import opened
+from analysis.logs.opening import open_bytes
 from analysis.logs.several import Counted, read_each
 from analysis.logs.step_log import LogError, StepLog, Untimed
 from reading import Unreadable
@@ -114,7 +114,7 @@ def _rank(path: Path) -> int:
 def _graph(path: Path) -> Graph:
     graph = Graph()
     try:
-        with opened(path) as file:
+        with open_bytes(path) as file:
             data = file.read(MOST_BYTES)
         for at, node in enumerate(nodes(data)):
             if at >= MOST_OBJECTS:

@@ -56,7 +56,7 @@ class Said(NamedTuple):
 
 def is_epoch_line(line: Line) -> bool:
     """Whether a line is one of an iteration of training."""
-    return _found(line.text) is not None
+    return _match(line.text) is not None
 
 
 def read_epoch_lines(source: str, lines: Iterable[Line]) -> Rows:
@@ -80,7 +80,7 @@ def read_epoch_lines(source: str, lines: Iterable[Line]) -> Rows:
         rows.sampled = rows.sampled or (one.time[3] is not None and not mean)
 
     for line in lines:
-        if (one := _said(line, source)) is None:
+        if (one := _parse(line, source)) is None:
             continue
         before = waiting.pop(line.process, None)
         if one.is_first:
@@ -120,8 +120,8 @@ class _Counter:
         return self._since + one.number
 
 
-def _said(line: Line, source: str) -> Said | None:
-    if (both := _found(line.text)) is None:
+def _parse(line: Line, source: str) -> Said | None:
+    if (both := _match(line.text)) is None:
         return None
     (found, time), where = both, f"{source}: line {line.number}"
     loading = LOADING.search(line.text, found.end())
@@ -132,7 +132,7 @@ def _said(line: Line, source: str) -> Said | None:
     return Said(epoch, number, length, where, time, loading)
 
 
-def _found(text: str) -> tuple[re.Match[str], re.Match[str]] | None:
+def _match(text: str) -> tuple[re.Match[str], re.Match[str]] | None:
     """The number of the iteration and its time, which follows; None: the line has no such pair."""
     if not any(word in text for word in TRAINS):
         return None

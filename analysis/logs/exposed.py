@@ -17,7 +17,7 @@ class Exposed(NamedTuple):
     loading: Floats
 
 
-def exposed(steps: Floats, working: Floats, sending: Floats, loading: Floats) -> Exposed:
+def divide_steps(steps: Floats, working: Floats, sending: Floats, loading: Floats) -> Exposed:
     """Divide steps; all arguments are [n, 2]: begin and end of spans.
 
     Args:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from analysis.logs.limits import MEBI, MOST_FILES
-from analysis.logs.opening import opened
+from analysis.logs.opening import open_bytes
 from analysis.logs.step_log import LogError
 from analysis.logs.trace_folder import ranks_by_name
 from reading.errors import shown
@@ -92,14 +92,14 @@ def dumps_of(path: Path) -> dict[int, Dump]:
 
 
 def _is_dump(path: Path) -> bool:
-    with contextlib.suppress(OSError, LogError), opened(path) as file:
+    with contextlib.suppress(OSError, LogError), open_bytes(path) as file:
         begin = file.read(LOOKED_AT)
         return is_pickle(begin) and any(key in begin for key in KEYS)
     return False
 
 
 def _read(path: Path) -> Dump:
-    with opened(path) as file:
+    with open_bytes(path) as file:
         data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
         raise LogError(f"{path}: has more than {MOST_BYTES // MEBI} MiB, the most that is read of a dump")

@@ -15,7 +15,7 @@ from reading.plain import parse_json
 MOST_JSON_BYTES = 128 * MEBI
 
 
-def decoded(path: Path, *, lines: bool = False) -> Any:
+def decode_file(path: Path, *, lines: bool = False) -> Any:
     """The content of a file; ``lines``: it has one value per line, and the content is their list.
 
     Raises:

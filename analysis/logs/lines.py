@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from analysis.logs.limits import MOST_DIGITS, MOST_LINE, MOST_LINES
-from analysis.logs.opening import opened_text
+from analysis.logs.opening import open_text
 from analysis.logs.step_log import LogError
 from reading.errors import shown
 
@@ -62,7 +62,7 @@ class Lines:
         self.long: int | None = None
 
     def __iter__(self) -> Iterator[Line]:
-        with opened_text(self.path) as file:
+        with open_text(self.path) as file:
             number, begins = 0, True
             while text := file.readline(MOST_LINE):
                 ends = text.endswith("\n")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from analysis.logs.limits import LEAST_PRINTED_S, MILLI, MOST_SECONDS, MOST_STEP
 from analysis.logs.lines import Line, positive, whole
-from analysis.logs.megatron_timers import Timers, is_report, reported
+from analysis.logs.megatron_timers import Timers, is_report, read_report
 from analysis.logs.rows import Rows
 from analysis.logs.step_log import LogError
 
@@ -68,7 +68,7 @@ def read_megatron(source: str, lines: Iterable[Line], timer: str | None = None) 
 def _reports(source: str, lines: Iterable[Line]) -> Rows:
     """Lines of ``--log-straggler`` without lines of iterations."""
     rows, found = Rows(source, remarks=[NO_ITERATIONS, NO_RANKS]), (line for line in lines if is_report(line))
-    for step, some in enumerate(filter(None, (reported(line, f"{source}: line {line.number}") for line in found))):
+    for step, some in enumerate(filter(None, (read_report(line, f"{source}: line {line.number}") for line in found))):
         rows.add("all", step, some[0].slowest_s)
         rows.extremes[step] = tuple(some)
     return rows

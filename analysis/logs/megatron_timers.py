@@ -81,10 +81,10 @@ class Timers:
         elif ONE_RANK.search(line.text):
             self.of_one |= {name: _seconds(found, name, where) for name, found in ONE.findall(line.text)}
         elif is_report(line):
-            self.reported += reported(line, where)
+            self.reported += read_report(line, where)
 
 
-def reported(line: Line, where: str) -> list[Extremes]:
+def read_report(line: Line, where: str) -> list[Extremes]:
     """The quickest and the slowest rank of a line of ``--log-straggler``.
 
     Raises:

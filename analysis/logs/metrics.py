@@ -11,7 +11,7 @@ from analysis.logs.gathering import gather, refuse_several
 from analysis.logs.limits import MOST_ROWS, MOST_SECONDS, MOST_STEP
 from analysis.logs.roles import Roles, roles_of
 from analysis.logs.step_log import PER_ROW, LogError, StepLog, Untimed
-from reading.errors import listed, shown
+from reading.errors import list_names, shown
 from reading.units import unit_of
 
 CLOCKS = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3))
@@ -158,7 +158,7 @@ def _timed_by_clock(source: str, long: pd.DataFrame, roles: Roles, names: Sequen
         most = long["name"].value_counts().index[0]  # of tags that are logged now and then the moments are others
         moments = long[long["name"] == most]
     else:
-        raise Untimed(f"{source}: its metrics ({listed(names, 12)}) do not say how long a step took; {HOW_TO_LOG}")
+        raise Untimed(f"{source}: its metrics ({list_names(names, 12)}) do not say how long a step took; {HOW_TO_LOG}")
     moments = moments.drop_duplicates(["rank", "step"], keep="first")
     since = moments.groupby("rank", sort=False)[["clock_s", "step"]].diff()
     every = float(np.median(np.diff(np.unique(moments["step"])))) if moments["step"].nunique() > 1 else 1.0
@@ -181,5 +181,5 @@ def _say_used(roles: Roles) -> str:
         "communication": roles.sending,
         "computing": roles.computing,
     }
-    said = "; ".join(f"{part}: {listed(names, 4)}" for part, names in used.items() if names)
+    said = "; ".join(f"{part}: {list_names(names, 4)}" for part, names in used.items() if names)
     return f"times are the metrics of these names ({said})"

@@ -10,7 +10,7 @@ from analysis.files import natural
 from analysis.logs.limits import MILLI, MOST_FILES, MOST_ROWS, MOST_SECONDS, MOST_STEP
 from analysis.logs.lines import positive, whole
 from analysis.logs.metrics import read_metrics
-from analysis.logs.opening import opened_text
+from analysis.logs.opening import open_text
 from analysis.logs.step_log import LogError, StepLog
 
 METRICS = "metrics"
@@ -39,7 +39,7 @@ def read_mlflow(folder: Path, unit_s: float | None = None) -> StepLog:
     rows = list[tuple[str, int, str, float, float]]()
     for path in metric_files_in(folder):
         name = path.relative_to(folder / METRICS).as_posix()
-        with opened_text(path) as file:
+        with open_text(path) as file:
             for number, line in enumerate(file, 1):
                 words, where = line.split(), f"{path}: line {number}"
                 if len(words) != 3:

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.logs.exposed import exposed
+from analysis.logs.exposed import divide_steps
 from analysis.logs.gathering import gather
 from analysis.logs.intervals import Floats
 from analysis.logs.limits import MEBI, MOST_OBJECTS, MOST_STEP
-from analysis.logs.opening import opened
+from analysis.logs.opening import open_bytes
 from analysis.logs.profiler import COMMUNICATION, LOADING
 from analysis.logs.step_log import LogError, StepLog, Untimed
 
@@ -50,7 +50,7 @@ Rows = list[tuple[Any, ...]]
 
 def is_database(path: Path) -> bool:
     """Whether the file begins as a database of SQLite, compressed or not."""
-    with opened(path) as file:
+    with open_bytes(path) as file:
         return file.read(len(MAGIC)) == MAGIC
 
 
@@ -64,7 +64,7 @@ def read_nsight(path: Path) -> StepLog:
     with path.open("rb") as file:
         if file.read(len(MAGIC)) != MAGIC:
             raise LogError(f"{path}: is a compressed database; unpack it")
-    with _opened(path) as database:
+    with _open_database(path) as database:
         if KERNELS not in database.tables or "StringIds" not in database.tables:
             raise LogError(
                 f"{path}: is a database, but no profile of CUDA kernels; nsys export --type sqlite makes one"
@@ -115,7 +115,7 @@ def _device(device: int, kernels: Rows, copies: Rows, ranges: Rows) -> pd.DataFr
         both = np.concatenate([working, sending])
         numbers, every = [-1], np.array([[both[:, 0].min(), both[:, 1].max()]])
     loading = _spans(row for row in of_host if LOADING.search(str(row[3]).encode()))
-    parts = exposed(every, working, sending, loading)
+    parts = divide_steps(every, working, sending, loading)
     rows = pd.DataFrame({"rank": str(device), "step": numbers, "round_s": parts.step * NANO})
     rows["comm_s"] = parts.communication * NANO
     rows["own_s"] = rows["round_s"] - rows["comm_s"]
@@ -170,7 +170,7 @@ class _Database:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[_Database]:
+def _open_database(path: Path) -> Iterator[_Database]:
     try:
         with contextlib.closing(
             sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)

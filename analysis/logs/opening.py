@@ -11,7 +11,7 @@ from analysis.logs.limits import MOST_BYTES
 from analysis.logs.step_log import LogError
 from reading import Unreadable
 from reading.files import special
-from reading.unpacked import LOOKED_AT, encoding_of, unpacked, unpacked_text
+from reading.unpacked import LOOKED_AT, encoding_of, open_unpacked, open_unpacked_text
 
 
 def refuse_irregular(path: Path) -> None:
@@ -25,29 +25,29 @@ def refuse_irregular(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[io.BufferedReader]:
+def open_bytes(path: Path) -> Iterator[io.BufferedReader]:
     """The bytes of a file, unpacked.
 
     Raises:
         LogError: it cannot be read, is damaged, or is longer than ``MOST_BYTES``.
     """
-    with _name(path), unpacked(path, MOST_BYTES) as file:
+    with _name(path), open_unpacked(path, MOST_BYTES) as file:
         yield file
 
 
 @contextlib.contextmanager
-def opened_text(path: Path, errors: str = "replace", most: int | None = None) -> Iterator[io.TextIOWrapper]:
+def open_text(path: Path, errors: str = "replace", most: int | None = None) -> Iterator[io.TextIOWrapper]:
     """Its text, with ends of lines as they are anywhere.
 
     ``errors``: the treatment of bytes that are no text; ``most``: bytes, instead of ``MOST_BYTES``.
     """
-    with _name(path), unpacked_text(path, MOST_BYTES if most is None else most, errors=errors) as file:
+    with _name(path), open_unpacked_text(path, MOST_BYTES if most is None else most, errors=errors) as file:
         yield file
 
 
 def content(path: Path) -> bytes:
-    """All of a file as UTF-8; see :func:`opened`."""
-    with opened(path) as file:
+    """All of a file as UTF-8; see :func:`open_bytes`."""
+    with open_bytes(path) as file:
         data = file.read()
     encoding = encoding_of(data[:LOOKED_AT])
     return data if encoding == "utf-8" else data.decode(encoding, "replace").encode()

@@ -37,13 +37,13 @@ def read_operators(path: Path) -> pd.DataFrame:
     """
     table = TableFile(path)
     chunk = [CHUNK] if CHUNK in table.names else []
-    pieces = [_checked(table, piece, first) for first, piece in table.pieces([*COLUMNS, *chunk])]
+    pieces = [_check_piece(table, piece, first) for first, piece in table.pieces([*COLUMNS, *chunk])]
     if not any(len(piece) for piece in pieces):
         raise LogError(f"{path}: has no rows")
     return pd.concat(pieces, ignore_index=True)
 
 
-def _checked(table: TableFile, piece: pd.DataFrame, first: int) -> pd.DataFrame:
+def _check_piece(table: TableFile, piece: pd.DataFrame, first: int) -> pd.DataFrame:
     path, columns = table.path, {"optype": piece["optype"].astype("str").str.strip()}
     for name in (*WHOLE, *TIMES, *([CHUNK] if CHUNK in piece else [])):
         comma = table.separator in (";", "\t") and has_commas(piece[name])

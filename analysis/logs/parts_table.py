@@ -12,7 +12,7 @@ from analysis.logs.limits import MOST_FILES, MOST_SECONDS
 from analysis.logs.several import Counted, read_each
 from analysis.logs.step_log import LogError, StepLog
 from analysis.logs.table_file import TableFile
-from analysis.logs.table_rows import joined, long_rows
+from analysis.logs.table_rows import join_frames, long_rows
 from reading import Unreadable
 from reading.errors import shown
 from reading.plain import load_yaml
@@ -56,7 +56,7 @@ def read_parts(paths: Sequence[Path], counted: Counted = list) -> StepLog:
     """
     _refuse_later(paths[0])
     frames, broken = read_each(paths, _rows, counted)
-    rows = joined(frames, TEXTS)
+    rows = join_frames(frames, TEXTS)
     key = ["rank", "step"]
     wide = rows.pivot_table(index=key, columns="part", values="seconds", aggfunc="sum", observed=True)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from msgspec import UNSET
 
-from analysis.logs.exposed import exposed
+from analysis.logs.exposed import divide_steps
 from analysis.logs.gathering import gather
 from analysis.logs.intervals import Floats
 from analysis.logs.limits import MOST_SECONDS, MOST_STEP
@@ -122,7 +122,7 @@ def _steps(path: Path, trace: Trace) -> pd.DataFrame:
     sending = [span for span in device or spans if COMMUNICATION.search(span.label)]
     working = [span for span in device if not COMMUNICATION.search(span.label)]
     step_spans = _ends(path, [steps[step] for step in sorted(steps)])
-    parts = exposed(step_spans, _ends(path, working), _ends(path, sending), _ends(path, loading))
+    parts = divide_steps(step_spans, _ends(path, working), _ends(path, sending), _ends(path, loading))
     seconds, comm_s = parts.step * MICRO, parts.communication * MICRO
     own_s = (seconds - comm_s).clip(min=MICRO)
     rows = pd.DataFrame({"step": sorted(steps), "own_s": own_s, "comm_s": comm_s, "round_s": seconds})

@@ -13,7 +13,7 @@ from analysis.logs.deepspeed import is_deepspeed, read_deepspeed
 from analysis.logs.epoch_lines import is_epoch_line, read_epoch_lines
 from analysis.logs.gathering import gather, tell_apart
 from analysis.logs.json_logs import FORMS, read_json
-from analysis.logs.json_values import decoded
+from analysis.logs.json_values import decode_file
 from analysis.logs.lines import Line, Lines
 from analysis.logs.megatron import is_megatron, read_megatron
 from analysis.logs.mlflow_run import metric_files_in, read_mlflow
@@ -177,7 +177,7 @@ def _file(path: Path, reading: Reading) -> StepLog:
         return read_chakra([path])
     if is_event_file(path):
         return read_event_files([path], reading.unit_s)
-    if is_lines(path) and (records := records_in(decoded(path, lines=True))):
+    if is_lines(path) and (records := records_in(decode_file(path, lines=True))):
         return read_records(path, records, reading.unit_s)
     if is_trace(path):
         return _read_json(path, reading)
@@ -191,7 +191,7 @@ def _read_json(path: Path, reading: Reading) -> StepLog:
     try:
         return read_traces([path])
     except NotATrace as error:
-        found = decoded(path)
+        found = decode_file(path)
         if (log := read_json(path, found)) is not None:
             return log
         if not (records := records_in(found)):

@@ -11,11 +11,11 @@ from typing import Any
 import pandas as pd
 
 from analysis.logs.cells import numbers_or_nan
-from analysis.logs.json_values import decoded
+from analysis.logs.json_values import decode_file
 from analysis.logs.limits import MOST_LINE
 from analysis.logs.metric_table import metric_column
 from analysis.logs.metrics import HOW_TO_LOG, read_metrics
-from analysis.logs.opening import opened_text
+from analysis.logs.opening import open_text
 from analysis.logs.roles import Roles, roles_of
 from analysis.logs.several import Counted, read_each
 from analysis.logs.step_log import StepLog, Untimed
@@ -31,7 +31,7 @@ def is_lines(path: Path) -> bool:
     """Whether the file is named as one with a JSON object per line, or named as JSON and begins with two of them."""
     if not plain_name(path).endswith(".json"):
         return plain_name(path).endswith(LINES)
-    with opened_text(path) as file:
+    with open_text(path) as file:
         lines = [file.readline(MOST_LINE).strip() for _ in range(2)]
     return lines[0].startswith("{") and lines[0].endswith("}") and lines[1].startswith("{")
 
@@ -42,11 +42,11 @@ def records_in(found: Any) -> list[dict[str, Any]]:
     Objects by number or by name, and such objects by epoch, are a list, too. Lists with times go before others.
     """
     lists = [found, *found.values()] if isinstance(found, dict) else [found]
-    stepped = [some for some in map(_listed, lists) if some and roles_of(_keys(some)).step]
+    stepped = [some for some in map(_objects_of, lists) if some and roles_of(_keys(some)).step]
     return max(stepped, key=lambda some: (bool(roles_of(_keys(some)).whole), len(some)), default=[])
 
 
-def _listed(some: Any) -> list[dict[str, Any]]:
+def _objects_of(some: Any) -> list[dict[str, Any]]:
     """The objects of a list, or of an object of objects; of such an object by epoch all of them."""
     values = list(some.values()) if isinstance(some, dict) else some if isinstance(some, list) else []
     if isinstance(some, dict) and not all(isinstance(each, dict) for each in values):
@@ -69,7 +69,7 @@ def read_ranks(
     """The steps of records of all ranks; None: a file has no records of steps."""
     named = {path: rank for rank, path in files.items()}
     found, broken = read_each(
-        list(named), lambda path: (named[path], records_in(decoded(path, lines=is_lines(path)))), counted
+        list(named), lambda path: (named[path], records_in(decode_file(path, lines=is_lines(path)))), counted
     )
     if not all(some for _, some in found):
         return None

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.logs.gathering import gather
-from analysis.logs.step_log import RESTARTED, LogError, StepLog, timed
+from analysis.logs.step_log import RESTARTED, LogError, StepLog, drop_untimed_steps
 from analysis.records.load import RecordError, Run, load_run
 from analysis.records.log import of_record
 
@@ -54,7 +54,7 @@ def _read(path: Path) -> StepLog:
     job |= restart
     names = ["rank", "step", "own_s", "data_s", "comm_s", "begin_s"]
     log = gather(str(path), rows[names], job=job)
-    return timed(_with_rounds(log, rows))
+    return drop_untimed_steps(_with_rounds(log, rows))
 
 
 def _restart(rows: pd.DataFrame) -> dict[str, float]:

@@ -23,7 +23,7 @@ NESTED = "some parts contain others, so that their sum may be more than a step"
 
 def is_step_line(line: Line) -> bool:
     """Whether a line is one of a step."""
-    return _found(line.text) is not None
+    return _match(line.text) is not None
 
 
 def read_step_lines(source: str, lines: Iterable[Line]) -> Rows:
@@ -33,7 +33,7 @@ def read_step_lines(source: str, lines: Iterable[Line]) -> Rows:
         LogError: a number is none.
     """
     rows = Rows(source, "a line for every step", sampled=True, remarks=[ONE_CLOCK])
-    some = [(line, found) for line in lines if (found := _found(line.text))]
+    some = [(line, found) for line in lines if (found := _match(line.text))]
     for rank, (line, found) in zip(ranks_of([line.process for line, _ in some]), some, strict=True):
         where = f"{source}: line {line.number}"
         step_s = max(positive(found[2], "seconds of a step", where, MOST_SECONDS), LEAST_PRINTED_S)
@@ -48,5 +48,5 @@ def read_step_lines(source: str, lines: Iterable[Line]) -> Rows:
     return rows
 
 
-def _found(text: str) -> re.Match[str] | None:
+def _match(text: str) -> re.Match[str] | None:
     return next((found for word, form in FORMS.items() if word in text and (found := form.search(text))), None)

@@ -109,7 +109,7 @@ def without_first(log: StepLog, count: int) -> StepLog:
     return _of(log, np.arange(len(log.steps)) >= count)
 
 
-def timed(log: StepLog) -> StepLog:
+def drop_untimed_steps(log: StepLog) -> StepLog:
     """The log without steps of which no rank has a time; times begin with what is left."""
     return _of(log, np.asarray(~np.isnan(log.own_s).all(axis=1)))
 

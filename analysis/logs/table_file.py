@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from analysis.logs.limits import MEBI, MOST_COLUMNS, MOST_ROWS, MOST_TABLE_BYTES
-from analysis.logs.opening import opened, opened_text
+from analysis.logs.opening import open_bytes, open_text
 from analysis.logs.step_log import LogError
 from reading.errors import shown
 from reading.numerals import separator_of
@@ -79,7 +79,7 @@ class TableFile:
     def _text(self, places: Sequence[int]) -> Iterator[pd.DataFrame]:
         form = {"sep": self.separator, "skipinitialspace": True, "index_col": False, "chunksize": self._piece_rows}
         try:
-            with opened_text(self.path, "strict", MOST_TABLE_BYTES) as file, pd.read_csv(file, **form) as pieces:
+            with open_text(self.path, "strict", MOST_TABLE_BYTES) as file, pd.read_csv(file, **form) as pieces:
                 while (piece := _next(pieces)) is not None:
                     yield piece.iloc[:, list(places)]
         except UnicodeError:
@@ -136,7 +136,7 @@ def _next(pieces: Iterator[pd.DataFrame]) -> pd.DataFrame | None:
 @contextlib.contextmanager
 def _parquet(path: Path) -> Iterator[parquet.ParquetFile]:
     try:
-        with opened(path) as file:
+        with open_bytes(path) as file:
             data = file.read()
         with parquet.ParquetFile(pa.BufferReader(data)) as found:
             if found.metadata.num_rows > MOST_ROWS:
@@ -150,7 +150,7 @@ def _parquet(path: Path) -> Iterator[parquet.ParquetFile]:
 
 def _header(path: Path) -> str:
     """The first line that is not blank."""
-    with opened_text(path) as file:
+    with open_text(path) as file:
         while line := file.readline(MOST_HEADER + 1):
             if len(line) > MOST_HEADER:
                 raise LogError(

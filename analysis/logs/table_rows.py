@@ -49,10 +49,10 @@ def long_rows(
         frames.append(rows)
     _refuse_no_rows(table, frames)
     remarks += _say_of_commas(commas)
-    return joined(frames, [field for field in wanted if field not in NUMBERS])
+    return join_frames(frames, [field for field in wanted if field not in NUMBERS])
 
 
-def joined(frames: Sequence[pd.DataFrame], names: Sequence[str]) -> pd.DataFrame:
+def join_frames(frames: Sequence[pd.DataFrame], names: Sequence[str]) -> pd.DataFrame:
     """All rows; the columns ``names`` are categories, of which each frame has its own."""
     rest = [frame.drop(columns=[name for name in names if name in frame]) for frame in frames]
     found = pd.concat(rest, ignore_index=True)

@@ -15,7 +15,7 @@ import pandas as pd
 from analysis.files import natural
 from analysis.logs.limits import MOST_FILES, MOST_ROWS
 from analysis.logs.metrics import HOW_TO_LOG, read_metrics
-from analysis.logs.opening import opened
+from analysis.logs.opening import open_bytes
 from analysis.logs.several import Counted, read_each
 from analysis.logs.step_log import LogError, StepLog, Untimed
 from analysis.logs.trace_folder import RANK
@@ -101,7 +101,7 @@ def _rank_of(path: Path) -> str:
 
 
 def _records(path: Path, remarks: list[str]) -> Iterator[bytes]:
-    with opened(path) as file:
+    with open_bytes(path) as file:
         while head := file.read(HEAD):
             length = int.from_bytes(head[:8], "little")
             if len(head) == HEAD and int.from_bytes(head[8:], "little") != masked_crc(head[:8]):

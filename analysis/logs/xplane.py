@@ -15,11 +15,11 @@ import numpy as np
 import pandas as pd
 
 from analysis.files import natural
-from analysis.logs.exposed import exposed
+from analysis.logs.exposed import divide_steps
 from analysis.logs.gathering import gather
 from analysis.logs.intervals import Floats
 from analysis.logs.limits import MOST_FILES, MOST_OBJECTS, MOST_STEP
-from analysis.logs.opening import opened
+from analysis.logs.opening import open_bytes
 from analysis.logs.profiler import COMMUNICATION
 from analysis.logs.several import Counted, read_each
 from analysis.logs.step_log import LogError, StepLog, Untimed
@@ -70,7 +70,7 @@ class Plane:
     @cached_property
     def lines(self) -> list[dict[int, list[Value]]]:
         """The fields of each line."""
-        return [_grouped(one) for one in self._parts.get(3, []) if isinstance(one, bytes)]
+        return [_group_fields(one) for one in self._parts.get(3, []) if isinstance(one, bytes)]
 
     @cached_property
     def begin_ns(self) -> int | None:
@@ -80,8 +80,8 @@ class Plane:
     def spans(self, lines: re.Pattern[str], first_ns: int, left: list[int]) -> Iterator[Span]:
         """The events of lines with such a name; ``left``: how many more may be read, in its only place."""
         names, number_id = (
-            self._named(4),
-            next((key for key, name in self._named(5).items() if name == NUMBERED_BY), -1),
+            self._names_of(4),
+            next((key for key, name in self._names_of(5).items() if name == NUMBERED_BY), -1),
         )
         for line in self.lines:
             if not lines.search(_text(line.get(11, line.get(2, [b""]))[-1])):
@@ -91,19 +91,21 @@ class Plane:
                 left[0] -= 1
                 if left[0] < 0 or not isinstance(event, bytes):
                     return
-                parts = _grouped(event)
+                parts = _group_fields(event)
                 begin = begin_ps + _number(parts, 2)
                 step = next((_number(one, 4, 3) for one in _stats(parts) if _number(one, 1) == number_id), None)
                 yield Span(names.get(_number(parts, 1), ""), begin, begin + max(0, _number(parts, 3)), step)
 
-    def _named(self, number: int) -> dict[int, str]:
+    def _names_of(self, number: int) -> dict[int, str]:
         """Names by their number, of a map with values that have a name in field 2."""
         found = {}
         for entry in self._parts.get(number, []):
             if isinstance(entry, bytes):
-                parts = _grouped(entry)
+                parts = _group_fields(entry)
                 value = parts.get(2, [b""])[-1]
-                found[_number(parts, 1)] = _text(_grouped(value).get(2, [b""])[-1]) if isinstance(value, bytes) else ""
+                found[_number(parts, 1)] = (
+                    _text(_group_fields(value).get(2, [b""])[-1]) if isinstance(value, bytes) else ""
+                )
         return found
 
 
@@ -147,7 +149,7 @@ def read_xplanes(paths: Sequence[Path], counted: Counted = list) -> StepLog:
 def _rows(path: Path) -> pd.DataFrame:
     """The steps of a host's devices."""
     try:
-        with opened(path) as file:
+        with open_bytes(path) as file:
             space = file.read()
         planes = [Plane(one) for number, one in fields(space) if number == 1 and isinstance(one, bytes)]
         return _steps(path, planes)
@@ -198,7 +200,7 @@ def _device(name: str, marked: Sequence[Span], operations: Sequence[Span], loadi
     working, sending = list[Span](), list[Span]()
     for one in operations:
         (sending if _is_sending(one.name) else working).append(one)
-    parts = exposed(_ends([steps[one] for one in numbers]), _ends(working), _ends(sending), _ends(loading))
+    parts = divide_steps(_ends([steps[one] for one in numbers]), _ends(working), _ends(sending), _ends(loading))
     rows = pd.DataFrame({"device": name, "step": numbers, "round_s": parts.step * PICO})
     if operations:
         rows["comm_s"] = parts.communication * PICO
@@ -220,10 +222,10 @@ def _is_number(span: Span) -> bool:
 
 
 def _stats(event: dict[int, list[Value]]) -> Iterator[dict[int, list[Value]]]:
-    return (_grouped(one) for one in event.get(4, []) if isinstance(one, bytes))
+    return (_group_fields(one) for one in event.get(4, []) if isinstance(one, bytes))
 
 
-def _grouped(message: bytes) -> dict[int, list[Value]]:
+def _group_fields(message: bytes) -> dict[int, list[Value]]:
     """The values of each field."""
     found: dict[int, list[Value]] = {}
     for number, value in fields(message):

@@ -25,7 +25,7 @@ from analysis.reports.cures import (
     assumed_lines,
     price_sheet,
     restart_lines,
-    unpriced,
+    unpriced_lines,
 )
 from analysis.reports.pages.document import document, figures_html, notes_html, numbers_html
 from analysis.reports.pages.table import Cell, Head, table_html
@@ -99,7 +99,7 @@ def price_lines(advice: Advice) -> list[str]:
     """The assumptions of prices, the causes without a price, and whether to restart now."""
     log, found = advice.log, advice.found
     restarts = restart_lines(log, found, advice.restart_s, advice.restart_from)
-    return [*assumed_lines(advice.cures), *unpriced(log, found), *restarts]
+    return [*assumed_lines(advice.cures), *unpriced_lines(log, found), *restarts]
 
 
 def staggered_lines(advice: Advice) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis.logs.step_log import PER_ROW, RELATIVE, LogError, StepLog, timed
+from analysis.logs.step_log import PER_ROW, RELATIVE, LogError, StepLog, drop_untimed_steps
 from analysis.measures.causes import Causes, Size, causes_of
 from analysis.reports.console import seconds_text
 
@@ -27,7 +27,7 @@ def at_scale(log: StepLog, gpus: tuple[int, int], then_s: float | None, then_bat
     """
     if log.job.get(RELATIVE) or log.job.get(PER_ROW, 1) > 1:
         raise LogError(f"{log.source}: --gpus needs the seconds of every step; log each of them")
-    seconds = np.nanmax(timed(log).own_s, axis=1)
+    seconds = np.nanmax(drop_untimed_steps(log).own_s, axis=1)
     try:
         causes = causes_of(seconds, gpus[0], 1.0)
     except ValueError as error:

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.figures.cluster.draw import Drawn, draw_cluster, draw_clusters
-from analysis.figures.page import captioned
+from analysis.figures.page import draw_captions
 from analysis.files import below, write_below, write_file
 from analysis.measures.cluster.comparing import (
     cluster_table,
@@ -89,7 +89,7 @@ def draw_figures(done: Results, folder: Path) -> list[Path]:
 
 def _draw(done: Results) -> None:
     root, found = done.cluster.path, done.drawn.found
-    with captioned(wants_caption(root)):
+    with draw_captions(wants_caption(root)):
         figures = draw_figures(done, below(root, "figures"))
     more = details(done.drawn.times, found.episodes if found else None, root) + how_it_was_run(root)
     frame = cluster_frame(done.cluster.meta, done.summary)
@@ -143,7 +143,7 @@ def compare_clusters(
     pairs = paired_jobs(times, runs, base)
     table = compare_clusters_table(runs, pairs)
     with summed(out, new=True):
-        with captioned(all(wants_caption(path) for _, _, _, path in done)):
+        with draw_captions(all(wants_caption(path) for _, _, _, path in done)):
             figures = draw_clusters(out / "figures", runs, drawn, table, pairs, base) if draw else []
         table.attrs |= {
             "baseline": base,

@@ -8,7 +8,7 @@ import pandas as pd
 from rich.console import Console
 
 from analysis.reports.columns import relative
-from analysis.reports.console import MARKED, Column, broken, marked, number_text, print_cases
+from analysis.reports.console import MARKED, Column, mark_warned, number_text, print_cases, split_head
 
 
 def cluster_columns(frame: pd.DataFrame, *, brief: bool = False) -> list[Column]:
@@ -16,12 +16,12 @@ def cluster_columns(frame: pd.DataFrame, *, brief: bool = False) -> list[Column]
     baseline = frame.attrs.get("baseline")
     pairs = bool(baseline) and len(frame) > 1
     columns = [
-        Column("run", lambda row: marked(row["label"], row["warned"])),
+        Column("run", lambda row: mark_warned(row["label"], row["warned"])),
         Column("seeds", lambda row: f"{row['seeds']}"),
         Column("jobs\ndone", lambda row: f"{row['jobs_completed']}/{row['jobs']}"),
         Column("mean\nJCT\n(s)", lambda row: spread_text(row, "jct_mean_s", 1, brief), "jct_mean_s", False),
         *(
-            [Column(broken(relative("JCT", str(baseline))), lambda row: spread_text(row, "jct_ratio", 2, brief))]
+            [Column(split_head(relative("JCT", str(baseline))), lambda row: spread_text(row, "jct_ratio", 2, brief))]
             if pairs
             else []
         ),

@@ -25,7 +25,7 @@ from analysis.measures.run_rows import (
 )
 from analysis.measures.small_samples import median
 from analysis.reports.columns import COLUMNS, NAMES, Name, Quantity, relative
-from analysis.reports.console import MARK, MARKED, marked, number_text
+from analysis.reports.console import MARK, MARKED, mark_warned, number_text
 
 DASH = "\N{EN DASH}"
 
@@ -57,7 +57,7 @@ class Sheet(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def compared(runs: Rows, baseline: str, quantity: Quantity) -> list[Compared]:
+def comparison_rows(runs: Rows, baseline: str, quantity: Quantity) -> list[Compared]:
     """A row per strategy of :func:`analysis.measures.run_rows.run_rows`, case by case, in order of appearance."""
     scores = _scores(runs, f"{quantity}_s")
     found = []
@@ -116,7 +116,7 @@ def sheet(
     texts = []
     for row in rows:
         case = row.case if names is None else shown_case(row.case, known)
-        label = shown(row.strategy) if names is None else marked(shown(row.strategy), row.warned)
+        label = shown(row.strategy) if names is None else mark_warned(shown(row.strategy), row.warned)
         cells = [*([case] if cases else []), label, *(text for name in there for text in form.cells(name, row))]
         texts.append((*cells, *([str(row.warned), str(row.warned_pairs)] if counted else [])))
     return Sheet((*head, *(WARNED if counted else ())), texts, tuple(_notes(rows, baseline, quantity, there, shown)))

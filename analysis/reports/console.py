@@ -58,10 +58,10 @@ def columns(frame: pd.DataFrame, *, brief: bool = False) -> list[Column]:
     baseline = frame.attrs.get("baseline")
     against = []
     if baseline and len(frame) > 1:
-        against = [Column(broken(relative("JCT", shown_name(baseline))), lambda row: ratio_text(row, "jct", brief))]
+        against = [Column(split_head(relative("JCT", shown_name(baseline))), lambda row: ratio_text(row, "jct", brief))]
     step = Column("TTA\nerror\n(s)", lambda row: step_text(row["tta_step_s"]), minor=True)
     return [
-        Column("strategy", lambda row: marked(shown_name(row["strategy"]), row["warned"])),
+        Column("strategy", lambda row: mark_warned(shown_name(row["strategy"]), row["warned"])),
         Column("seeds", lambda row: f"{row['seeds']}"),
         Column("JCT\n(s)", lambda row: time_text(row, "jct", "cut off", brief), "jct_s", False),
         *against,
@@ -79,7 +79,7 @@ def columns(frame: pd.DataFrame, *, brief: bool = False) -> list[Column]:
     ]
 
 
-def broken(head: str) -> str:
+def split_head(head: str) -> str:
     """The head of a ratio on three lines."""
     return head.replace(" relative to ", "\nrelative\nto ", 1)
 
@@ -186,7 +186,7 @@ def ratio_text(row: pd.Series, name: str, brief: bool = False) -> str:
     return f"{found}{MARK if row['warned_pairs'] else ''}" + ("" if alone else f" [{low}, {high}]")
 
 
-def marked(name: str, warned: int) -> str:
+def mark_warned(name: str, warned: int) -> str:
     """The name of something of which ``warned`` runs have warnings."""
     return f"{name} {MARK}" if warned else name
 

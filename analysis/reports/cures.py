@@ -83,7 +83,7 @@ def cures(log: StepLog, found: Straggling, restart_s: float) -> list[Cure]:
     return made
 
 
-def unpriced(log: StepLog, found: Straggling) -> list[str]:
+def unpriced_lines(log: StepLog, found: Straggling) -> list[str]:
     """A line for every cause that was found and has no price, with the reason."""
     lines = [
         f"{unit.group.name}: cannot be priced, because it was slow once and is not any more"

@@ -106,13 +106,13 @@ def processor_speed(live: Run, virtual: Run) -> float:
 def _runs(records: Sequence[tuple[Cell, Run]]) -> pd.DataFrame:
     summaries = [summarise(run) for _, run in records]
     frame = run_table([run.meta for _, run in records], summaries, [run.path for _, run in records])
-    own = [_measured(run, summary) for (_, run), summary in zip(records, summaries, strict=True)]
+    own = [_measures_of(run, summary) for (_, run), summary in zip(records, summaries, strict=True)]
     levels = [{**cell.levels, "seed": cell.seed} for cell, _ in records]
     columns = pd.DataFrame([each | level for each, level in zip(own, levels, strict=True)], index=frame.index)
     return frame.assign(**{str(name): column for name, column in columns.items()})
 
 
-def _measured(run: Run, summary: Mapping[str, Any]) -> dict[str, Any]:
+def _measures_of(run: Run, summary: Mapping[str, Any]) -> dict[str, Any]:
     asked_s, reached_s = run.tables.evaluations["asked_s"], summary["tta_s"]
     interpolated_s = inf if summary["tta_missed"] else summary["tta_interp_s"]
     return {

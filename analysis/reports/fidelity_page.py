@@ -49,7 +49,7 @@ def verdict(found: Fidelity) -> list[str]:
         for prefix, where in {"": "", **{prefix: f"{text}, " for prefix, text in AT.items()}}.items():
             rows = _rows(found.measures, measure, f"{prefix}verdict")
             if rows or not prefix:
-                verdicts = [(row[f"{prefix}verdict"], _named(row, prefix), row["straggler"]) for row in rows]
+                verdicts = [(row[f"{prefix}verdict"], _name_with_error(row, prefix), row["straggler"]) for row in rows]
                 lines.append(_count(f"{where}{what}", "cases", verdicts))
         rows = _rows(found.rankings, measure, "verdict")
         verdicts = [(row["verdict"], row["swapped"] or row["undecided"], row["straggler"]) for row in rows]
@@ -72,7 +72,7 @@ def _rows(frame: pd.DataFrame, measure: str, verdict: str) -> list[dict[Any, Any
     return [dict(row) for _, row in known.iterrows()]
 
 
-def _named(row: Any, prefix: str) -> str:
+def _name_with_error(row: Any, prefix: str) -> str:
     return f"{row['strategy']} ({percent(row[f'{prefix}error']) if prefix else error_text(row)})"
 
 

@@ -26,7 +26,7 @@ def page(spec: Spec, jobs: pd.DataFrame, cells: Sequence[Cell], reasons: Reasons
     """The text of the page, in Markdown; ``picture`` is the name of its map, ``only`` the workers of its table."""
     stem = picture.rpartition(".")[0]
     head = HEAD.format(tolerated=TOLERATED, picture=picture, stem=stem, seeds=seeds_of(jobs))
-    why = explained(cells, reasons)
+    why = reason_lines(cells, reasons)
     parts = [
         f"# {spec.title}",
         head,
@@ -48,15 +48,15 @@ def tables(cells: Sequence[Cell], reasons: Reasons, only: int | None = None) -> 
         stragglers = list(dict.fromkeys(cell.straggler for cell in some))
         yield f"## {workers} workers"
         rows = [
-            [strategy, *(shown(at.get((strategy, straggler)), reasons) for straggler in stragglers)]
+            [strategy, *(cell_text(at.get((strategy, straggler)), reasons) for straggler in stragglers)]
             for strategy in dict.fromkeys(cell.strategy for cell in some)
         ]
         if only not in counts or workers == only:
             yield "\n".join(markdown_lines(["strategy", *stragglers], rows))
-        yield counted(some)
+        yield summary_line(some)
 
 
-def shown(cell: Cell | None, reasons: Reasons) -> str:
+def cell_text(cell: Cell | None, reasons: Reasons) -> str:
     """The ratio, bold if it harms, with a mark if no reason is known."""
     if cell is None:
         return " "
@@ -67,7 +67,7 @@ def shown(cell: Cell | None, reasons: Reasons) -> str:
     return f"**{text}**" if reason_for(cell, reasons) else f"**{text}** ?"
 
 
-def counted(cells: Sequence[Cell]) -> str:
+def summary_line(cells: Sequence[Cell]) -> str:
     """The number of harmed cells among the tried ones (refused cells do not count), and the largest gain."""
     tried = [cell for cell in cells if cell.outcome != "refused"]
     failed = [cell for cell in tried if cell.outcome == "failed"]
@@ -81,7 +81,7 @@ def counted(cells: Sequence[Cell]) -> str:
     return "; ".join(parts) + "."
 
 
-def explained(cells: Sequence[Cell], reasons: Reasons) -> Iterator[str]:
+def reason_lines(cells: Sequence[Cell], reasons: Reasons) -> Iterator[str]:
     """A line per reason: the strategies and stragglers that it is for, with the ratios, and why; refusals last."""
     order = {strategy: place for place, strategy in enumerate(reasons)}
     harmed = sorted((cell for cell in cells if cell.harmed), key=lambda cell: order.get(cell.strategy, len(order)))
@@ -94,7 +94,7 @@ def explained(cells: Sequence[Cell], reasons: Reasons) -> Iterator[str]:
             ", ".join(dict.fromkeys(getattr(cell, name) for cell in held)) for name in ("strategy", "straggler")
         )
         yield f"- **{names}** under {stragglers} ({span(held)}): {why}"
-    yield from refused(cells)
+    yield from refusal_lines(cells)
 
 
 def span(cells: Sequence[Cell]) -> str:
@@ -106,7 +106,7 @@ def span(cells: Sequence[Cell]) -> str:
     return ", ".join([*found, *dict.fromkeys(cell.outcome for cell in cells if isnan(cell.ratio))])
 
 
-def refused(cells: Sequence[Cell]) -> Iterator[str]:
+def refusal_lines(cells: Sequence[Cell]) -> Iterator[str]:
     """Return the refused combinations with their reasons."""
     there = [cell for cell in cells if cell.outcome == "refused"]
     for strategy, note in dict.fromkeys((cell.strategy, cell.note) for cell in there):

@@ -37,7 +37,7 @@ def sheets(table: pd.DataFrame, windows: pd.DataFrame) -> Iterator[Sheet]:
 
 def slowdown_cells(row: pd.Series) -> Iterator[str]:
     """The cells of one level of an actuator."""
-    yield from (row["by"], number(1e3 * row["base_s"], ".1f"), f"{left(row):.2g}")
+    yield from (row["by"], number(1e3 * row["base_s"], ".1f"), f"{left_frac(row):.2g}")
     yield from (number(row["slowdown_asked"], ".2f"), number(row["slowdown"], ".2f"))
     yield f"{number(row['slowdown_p10'], '.2f')} to {number(row['slowdown_p90'], '.2f')}"
     yield percent(row["error"])
@@ -106,9 +106,9 @@ def case(row: pd.Series) -> str:
     """A level as text: ``0.25 left at 50 ms``, ``0.1 of 1000 Mbit/s``."""
     if row["kind"] == "bandwidth":
         return f"{row['magnitude']:g} of {mbps(row['full']):g} Mbit/s"
-    return f"{left(row):.2g} left" + ("" if isnan(row["length_ms"]) else f" at {row['length_ms']:g} ms")
+    return f"{left_frac(row):.2g} left" + ("" if isnan(row["length_ms"]) else f" at {row['length_ms']:g} ms")
 
 
-def left(row: pd.Series) -> float:
+def left_frac(row: pd.Series) -> float:
     """The part of the speed that is left."""
     return float(row["magnitude"] if row["kind"] in ("cpu", "gpu") else 1.0 / row["slowdown_asked"])

@@ -77,11 +77,11 @@ def derived_files(run: Run, summary: dict[str, Any]) -> Iterator[tuple[str, byte
 
 
 def _draw(run: Run, summary: dict[str, Any]) -> None:
-    from analysis.figures.page import captioned
+    from analysis.figures.page import draw_captions
     from analysis.figures.single import draw_run
     from analysis.reports.pages.run import run_page
 
-    with captioned(wants_caption(run.path)):
+    with draw_captions(wants_caption(run.path)):
         draw_run(run, below(run.path, "figures"))
     write_file(run.path / "report.html", run_page(run, summary))
 
@@ -146,13 +146,13 @@ class Comparison:
 
 def write_comparison(gathered: Gathered, out_dir: str | os.PathLike[str]) -> pd.DataFrame:
     """Write a comparison of records that have been read, and return what :func:`compare` returns."""
-    from analysis.figures.page import captioned
+    from analysis.figures.page import draw_captions
     from analysis.reports.pages.comparison import comparison_page
 
     out, found, metas = Path(out_dir), Comparison(gathered), [digest.meta for digest in gathered.digests]
     table = found.table
     with summed(out, new=True):
-        with captioned(all(wants_caption(digest.path) for digest in gathered.digests)):
+        with draw_captions(all(wants_caption(digest.path) for digest in gathered.digests)):
             figures = found.draw(out / "figures")
         table.attrs |= {"figures": [str(figure) for figure in figures], "report": str(out / "report.html")}
         for name, content in found.files():

@@ -23,7 +23,7 @@ from analysis.records.schema import UNREADABLE
 from analysis.records.stored import INDEX, contents_files, stored_index
 from analysis.reports import cluster as of_sets
 from analysis.reports import report as of_runs
-from analysis.reports.vouching import Check, Verdict, check_sums, compared, listed, numbers_of_figures
+from analysis.reports.vouching import Check, Verdict, check_sums, compare_files, names_text, numbers_of_figures
 
 __all__ = ["Check", "Verdict", "verify_cluster", "verify_record"]
 ORDER_OF_SUMS = 1e-12
@@ -101,7 +101,7 @@ def _rest(derived: Mapping[str, bytes]) -> dict[str, bytes]:
 
 def _summary(folder: Path, derived: Mapping[str, bytes], same_code: bool) -> Check:
     name = "summary.json"
-    same, other, missing = compared(folder, {name: derived[name]})
+    same, other, missing = compare_files(folder, {name: derived[name]})
     if missing:
         return Check("summary", "unchecked", "no summary.json (draw=false, or the run was killed)")
     computed = _decode(derived[name])
@@ -134,7 +134,7 @@ def _tables(folder: Path, derived: Mapping[str, bytes]) -> Check:
     computed = {name: content for name, content in derived.items() if name.startswith("tables/")}
     if not (folder / "tables").is_dir():
         return Check("tables", "unchecked", "no tables/ (draw=false, or the run was killed)")
-    same, other, missing = compared(folder, computed)
+    same, other, missing = compare_files(folder, computed)
     different = [*missing, *(name for name in other if not _same_frame(folder / name, computed[name]))]
     if different:
         names = ", ".join(Path(name).stem for name in different)
@@ -159,10 +159,10 @@ def _columns(run: Run) -> Iterator[Check]:
         return
     when = msgspec.structs.replace(now.source, modified_ns=stored.source.modified_ns)  # of a copy it is another
     computed[INDEX] = msgspec.json.encode(msgspec.structs.replace(now, source=when))
-    same, other, missing = compared(run.path / FOLDER, computed)
+    same, other, missing = compare_files(run.path / FOLDER, computed)
     names = tuple(f"{FOLDER}/{name}" for name in same)
     if other or missing:
-        found = listed([f"{FOLDER}/{name}" for name in (*other, *missing)])
+        found = names_text([f"{FOLDER}/{name}" for name in (*other, *missing)])
         yield Check("columns", "failed", f"{found}: missing, or not what the log says; {REDRAW}", names)
         return
     yield Check("columns", "ok", f"{len(names)} files are what the log says", (*names, LOG, "meta.json"))
@@ -170,11 +170,11 @@ def _columns(run: Run) -> Iterator[Check]:
 
 def _others(folder: Path, computed: Mapping[str, bytes], same_code: bool) -> Iterator[Check]:
     """Timeline, decisions, numbers of figures."""
-    same, other, _ = compared(folder, computed)
+    same, other, _ = compare_files(folder, computed)
     if other and same_code:
-        yield Check("derived", "failed", f"{listed(other)}: not what the record says; {REDRAW}", same)
+        yield Check("derived", "failed", f"{names_text(other)}: not what the record says; {REDRAW}", same)
     elif other:
-        yield Check("derived", "unchecked", f"{listed(other)}: not as the code here writes it; {REDRAW}", same)
+        yield Check("derived", "unchecked", f"{names_text(other)}: not as the code here writes it; {REDRAW}", same)
     elif same:
         yield Check("derived", "ok", f"timeline, decisions and numbers of figures: {len(same)} files follow", same)
 

@@ -12,7 +12,7 @@ from analysis.records.load import CLUSTER_EVENTS, LOG, RecordError, load_object
 from analysis.reports.cluster import compare_clusters
 from analysis.reports.gathering import gather_runs
 from analysis.reports.report import Comparison
-from analysis.reports.vouching import Check, check_sums, compared, listed, numbers_of_figures
+from analysis.reports.vouching import Check, check_sums, compare_files, names_text, numbers_of_figures
 
 RUNS, SETS = "comparison.json", "clusters.json"
 
@@ -33,7 +33,7 @@ def verify_comparison(folder: Path, is_same_code: Callable[[dict[str, Any]], boo
     named = [Path(str(run["path"])) for run in stored["runs"]]
     paths = [_here(folder, path, CLUSTER_EVENTS if of_sets else LOG) for path in named]
     if gone := [str(name) for name, path in zip(named, paths, strict=True) if path is None]:
-        yield Check("comparison", "unchecked", f"not here: {listed(gone)}")
+        yield Check("comparison", "unchecked", f"not here: {names_text(gone)}")
         return
     here = [path for path in paths if path is not None]
     try:
@@ -41,10 +41,10 @@ def verify_comparison(folder: Path, is_same_code: Callable[[dict[str, Any]], boo
     except RecordError as error:
         yield Check("comparison", "failed", str(error))
         return
-    same, other, missing = compared(folder, computed)
+    same, other, missing = compare_files(folder, computed)
     if other or missing:
         surely = all(is_same_code(load_object(path / "meta.json")) for path in here)
-        found = f"{listed([*other, *missing])}: not what the records say"
+        found = f"{names_text([*other, *missing])}: not what the records say"
         yield Check("comparison", "failed" if surely else "unchecked", found + ("" if surely else " here"), same)
     else:
         yield Check("comparison", "ok", f"{len(same)} files follow from {len(here)} records", same)

@@ -67,13 +67,13 @@ def check_sums(folder: Path) -> Iterator[Check]:
     different = [name for name, said in sums.items() if now[name] != said and name not in gone]
     different += [name for name in REQUIRED if name not in sums and (folder / name).exists()]
     if different:
-        yield Check("files", "failed", f"{listed(different)}: not as the run has left it, by {SUMS}")
+        yield Check("files", "failed", f"{names_text(different)}: not as the run has left it, by {SUMS}")
     else:
         yield Check(
             "files", "ok", f"{len(now) - len(gone)} files have the SHA-256 that they had when they were written"
         )
     if gone:
-        yield Check("files", "unchecked", f"{listed(gone)}: not there any more; `figures` writes it again")
+        yield Check("files", "unchecked", f"{names_text(gone)}: not there any more; `figures` writes it again")
 
 
 def _sum(folder: Path, name: str) -> str | None:
@@ -87,7 +87,7 @@ def _sum(folder: Path, name: str) -> str | None:
         return sum_of(folder / name)
 
 
-def unvouched(folder: Path, checks: Sequence[Check]) -> Iterator[Check]:
+def unvouched_files(folder: Path, checks: Sequence[Check]) -> Iterator[Check]:
     """Name the files that no answer has vouched for, with or without a sum, since anyone can compute a sum again."""
     vouched = {name for check in checks for name in check.files}
     left = [name for name in files_of(folder) if name not in vouched]
@@ -96,12 +96,12 @@ def unvouched(folder: Path, checks: Sequence[Check]) -> Iterator[Check]:
     except (OSError, ValueError):
         sums = ()
     if alone := [name for name in left if name in sums]:
-        yield Check("sums alone", "unchecked", f"nothing but {SUMS} vouches for {listed(alone)}")
+        yield Check("sums alone", "unchecked", f"nothing but {SUMS} vouches for {names_text(alone)}")
     if bare := [name for name in left if name not in sums]:
-        yield Check("no sums", "unchecked", f"nothing vouches for {listed(bare)}")
+        yield Check("no sums", "unchecked", f"nothing vouches for {names_text(bare)}")
 
 
-def compared(folder: Path, computed: Mapping[str, bytes]) -> tuple[tuple[str, ...], list[str], list[str]]:
+def compare_files(folder: Path, computed: Mapping[str, bytes]) -> tuple[tuple[str, ...], list[str], list[str]]:
     """(names of files that are as computed, files with other contents, missing files)."""
     same, other, missing = [], [], []
     for name, content in computed.items():
@@ -126,7 +126,7 @@ def numbers_of_figures(folder: Path, draw: Callable[[Path], object]) -> dict[str
         return {f"figures/{path.name}": path.read_bytes() for path in sorted(Path(place).iterdir())}
 
 
-def listed(names: Sequence[str]) -> str:
+def names_text(names: Sequence[str]) -> str:
     """Names, as many as are readable."""
     more = len(names) - MOST_NAMES
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

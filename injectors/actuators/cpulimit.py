@@ -163,7 +163,7 @@ class Limiter:
                     wait_s = min(wait_s, max(watch.started_s + RETRY_S - now, 0.0))
         return wait_s
 
-    def enforced(self, target: int) -> Enforced | None:
+    def enforced_limit(self, target: int) -> Enforced | None:
         """Return the limit enforced on a process; None if it never had one."""
         watch = self._watches.get(target)
         if watch is None:

@@ -156,7 +156,7 @@ class Throttles:
                 pid=process.pid,
                 host=process.host,
                 stopped_by=self._stops.reasons(process.pid),
-                cpulimit=self._limiter.enforced(process.pid),
+                cpulimit=self._limiter.enforced_limit(process.pid),
             )
             for task, process in self._living.items()
         }

@@ -118,7 +118,7 @@ class Choice(Distribution):
             raise ValueError(f"weights={list(self.weights)}: one of them must be above 0")
 
     def quantile(self, part: float) -> float:
-        return self.values[weighted(part, self.weights or (1.0,) * len(self.values))]
+        return self.values[pick_position(part, self.weights or (1.0,) * len(self.values))]
 
 
 def uniform_whole(part: float, low: int, high: int) -> int:
@@ -126,7 +126,7 @@ def uniform_whole(part: float, low: int, high: int) -> int:
     return low + min(int(part * (high - low + 1)), high - low)
 
 
-def weighted(part: float, weights: Sequence[float]) -> int:
+def pick_position(part: float, weights: Sequence[float]) -> int:
     """A position of a uniform draw, in proportion to its weight."""
     rest = part * sum(weights)
     for place, weight in enumerate(weights):

@@ -22,9 +22,9 @@ def pick_targets(targets: Sequence[str], pick: int | None, cluster: ClusterShape
         return found
     if pick > len(found):
         raise ValueError(f"pick={pick}: there are only {len(found)} targets to pick from")
-    return picked(found, pick, seed, pattern)
+    return draw_targets(found, pick, seed, pattern)
 
 
-def picked(targets: Sequence[str], count: int, seed: int, pattern: str) -> list[str]:
+def draw_targets(targets: Sequence[str], count: int, seed: int, pattern: str) -> list[str]:
     """The ``count`` targets with the smallest draws, each from its own stream: one more target replaces at most one."""
     return sorted(targets, key=lambda target: stream(seed, pattern, target).random())[:count]

@@ -7,7 +7,7 @@ from typing import final
 
 from injectors.patterns.base import Pattern
 from injectors.patterns.fields import check_flag, check_name, check_sleep, delay_s
-from injectors.patterns.picks import picked
+from injectors.patterns.picks import draw_targets
 from injectors.plan import RULES, ClusterShape, Disturbance, Plan, build_plan
 
 ENDLESS_S = RULES["delay"].most
@@ -59,4 +59,4 @@ class RandomWorkers(Pattern):
         """Larger numbers extend smaller ones."""
         if self.num_workers > len(workers):
             raise ValueError(f"num_workers={self.num_workers}: there are only {len(workers)} workers to draw from")
-        return picked(workers, self.num_workers, seed, self.name)
+        return draw_targets(workers, self.num_workers, seed, self.name)

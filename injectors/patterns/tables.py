@@ -12,7 +12,7 @@ import numpy as np
 
 from injectors.patterns.fields import one_line
 from reading import Unreadable
-from reading.errors import listed, shown
+from reading.errors import list_names, shown
 from reading.tables import check_cells, csv_rows, parquet_columns, separator_in
 from reading.unpacked import plain_name
 
@@ -101,7 +101,7 @@ class _Columns(NamedTuple):
         for name in self.needed:
             if name in self.settings and name not in names:
                 near = get_close_matches(name, names, n=1)
-                cure = f"did you mean {shown(near[0])}?" if near else f"it has {listed(names) or 'none'}"
+                cure = f"did you mean {shown(near[0])}?" if near else f"it has {list_names(names) or 'none'}"
                 if len(names) == 1 and name in names[0].split():
                     cure = "its columns must be apart by commas, semicolons, tabs or | (sacct: --parsable2)"
                 raise NoSuchColumn(f"{self.settings[name]}={one_line(name)}: {self.path} has no such column; {cure}")

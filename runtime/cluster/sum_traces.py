@@ -9,7 +9,7 @@ from pathlib import Path
 from reading import Unreadable
 from reading.chakra import COMPUTING, RECEIVING, SENDING, nodes
 from reading.files import MIB
-from reading.unpacked import plain_name, unpacked
+from reading.unpacked import open_unpacked, plain_name
 from runtime.core.collectives.schedule import Schedule
 from runtime.core.collectives.trace import Step, schedule_of_traces
 from runtime.errors import ConfigError
@@ -50,7 +50,7 @@ def read_trace(folder: Path) -> Schedule:
 def _steps(path: Path) -> Iterator[Step]:
     """The messages that one rank sends and receives, in the order of its file."""
     try:
-        with unpacked(path, MOST_BYTES) as file:
+        with open_unpacked(path, MOST_BYTES) as file:
             found = list(nodes(file.read()))
     except Unreadable as error:
         raise Unreadable(f"{path.name} {error}") from None

@@ -57,7 +57,9 @@ def method_tables(cards: dict[str, Card]) -> Iterator[str]:
     for family, heading in FAMILIES.items():
         rows = [(file, card) for file, card in cards.items() if card.family == family]
         if rows:
-            head = "| `strategy` | which workers wait for which, and which compute what | in training | it needs | card |"
+            head = (
+                "| `strategy` | which workers wait for which, and which compute what | in training | it needs | card |"
+            )
             yield from ("", f"**{heading}**", "", head, "| --- | --- | --- | --- | --- |")
         for file, card in rows:
             names = ", ".join(f"`{name}`" for name in card.names)
@@ -87,7 +89,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """The page with the links of the site."""
-    return relinked(markdown, page.file.src_uri)
+    return relink(markdown, page.file.src_uri)
 
 
 def on_page_content(html: str, **_: Any) -> str:
@@ -105,11 +107,11 @@ def on_post_build(config: Any) -> None:
             path.write_text(text.replace(SHIM, posixpath.join(up, "javascripts/iframe-worker.js")))
 
 
-def relinked(markdown: str, place: str) -> str:
+def relink(markdown: str, place: str) -> str:
     """Markdown of the page at ``place`` of the site, its links relative to that."""
     source = next((name for name, there in PAGES.items() if there == place), f"docs/{place}")
 
-    def changed(found: re.Match[str]) -> str:
+    def change_link(found: re.Match[str]) -> str:
         mark, words, target = found.groups()
         path, hash_, anchor = target.partition("#")
         if not path or "://" in path:
@@ -120,4 +122,4 @@ def relinked(markdown: str, place: str) -> str:
             return words if not mark else found[0]
         return f"{mark}[{words}]({posixpath.relpath(there, posixpath.dirname(place) or '.')}{hash_}{anchor})"
 
-    return LINK.sub(changed, markdown)
+    return LINK.sub(change_link, markdown)

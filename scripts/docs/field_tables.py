@@ -91,9 +91,9 @@ def table(frame: pd.DataFrame, order: Sequence[str], apart: Sequence[str] = ()) 
     rows = []
     for name in names:
         mine = frame[frame["strategy"] == name]
-        ratios = [marked(found[name], nan if name in apart else least[kind]) for kind, found in columns.items()]
+        ratios = [mark_best(found[name], nan if name in apart else least[kind]) for kind, found in columns.items()]
         samples, dropped = median(mine["samples"].dropna()), median(mine["dropped_frac"].dropna())
-        rows.append([linked(name), *ratios, number(samples), f"{100 * dropped:.0f}"])
+        rows.append([link_of(name), *ratios, number(samples), f"{100 * dropped:.0f}"])
     return markdown_lines(["method", *columns, "samples", "dropped (%)"], rows)
 
 
@@ -116,12 +116,12 @@ def most_telling(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.loc[found].sort_values("ratio", kind="stable")
 
 
-def linked(name: str) -> str:
+def link_of(name: str) -> str:
     """The strategy's name as a link to its card."""
     return f"[{shown_name(name)}](methods/{ABOUT[name].card or name}.md)"
 
 
-def marked(ratio: float, least: float) -> str:
+def mark_best(ratio: float, least: float) -> str:
     """The ratio, bold if it is as good as the ``least`` of its column; NaN: it is not compared with that."""
     return f"**{number(ratio)}**" if ratio <= (1.0 + NEAR_FRAC) * least else number(ratio)
 

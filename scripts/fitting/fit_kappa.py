@@ -67,12 +67,12 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
 
     def work(asked: argparse.Namespace) -> None:
         for case in asked.cases:
-            report(case, measured(case, asked, console, runner), asked, console)
+            report(case, measure_case(case, asked, console, runner), asked, console)
 
     return answer("fit_kappa.py", lambda: _parse(argv), work)
 
 
-def measured(case: Case, arguments: argparse.Namespace, console: Console, runner: Runner | None) -> pd.DataFrame:
+def measure_case(case: Case, arguments: argparse.Namespace, console: Console, runner: Runner | None) -> pd.DataFrame:
     """One row per job (:func:`row`), from records that are made if they are missing."""
     wanted = dict(_jobs(case, arguments))
     found = {name: stored(name, words, arguments.out, apart="hydra.") for name, words in wanted.items()}

@@ -95,7 +95,7 @@ class Agreement(NamedTuple):
         )
 
 
-def drawn(seed: int, count: int) -> Iterator[Question]:
+def draw_questions(seed: int, count: int) -> Iterator[Question]:
     """So many decisions with one straggler or more (see the module)."""
     chance = np.random.default_rng(seed)
     while count:
@@ -113,7 +113,7 @@ def question(times_s: Sequence[float], batch_samples: float, phi_samples: float)
     return Question(tuple(range(len(times_s))), tuple(times_s), groups, batch_samples, phi_samples, SSGD)
 
 
-def varied(seed: int, questions: Sequence[Question], mode_cost: str) -> Iterator[tuple[Question, ModeTimes]]:
+def vary_questions(seed: int, questions: Sequence[Question], mode_cost: str) -> Iterator[tuple[Question, ModeTimes]]:
     """Every decision with its own numbers, and with other noise scales, batches and prices."""
     usual, least, most = KAPPAS[mode_cost]
     chance = np.random.default_rng((seed, 1))
@@ -131,7 +131,7 @@ def by_heuristic(one: Question, costs: ModeTimes) -> Costed:
     return asked.costed(asked.by_rule(), MAX_WORKERS, measured=False)
 
 
-def recorded(run: Run) -> Iterator[Question]:
+def recorded_questions(run: Run) -> Iterator[Question]:
     """The decisions of a run; raises :class:`ConfigError` for a run whose strategy makes none."""
     batch = int(run.job["global_batch_samples"]) / int(run.job["num_workers"])
     said, found = "", 0
@@ -172,14 +172,14 @@ def for_servers(asked: argparse.Namespace, runs: Sequence[Run]) -> Taught:
     """Decisions about modes of parameter servers: recorded ones, of which every fifth is left out, and drawn ones."""
     usual = KAPPAS[asked.mode_cost][0]
     costs = ModeTimes(mode_cost=asked.mode_cost, kappa=usual if asked.kappa is None else asked.kappa)
-    found = [by_heuristic(one, costs) for run in runs for one in recorded(run)]
+    found = [by_heuristic(one, costs) for run in runs for one in recorded_questions(run)]
     learnt = [one for number, one in enumerate(found) if number % HELD_OUT != HELD_OUT - 1]
     tested = {"recorded decisions": found[HELD_OUT - 1 :: HELD_OUT]}
-    questions = list(drawn(asked.seed, asked.draw))
-    learnt += [by_heuristic(*one) for one in varied(asked.seed, questions, asked.mode_cost)]
+    questions = list(draw_questions(asked.seed, asked.draw))
+    learnt += [by_heuristic(*one) for one in vary_questions(asked.seed, questions, asked.mode_cost)]
     for kappa in TESTED[asked.mode_cost]:
         own = ModeTimes(mode_cost=asked.mode_cost, kappa=kappa)
-        decisions = [by_heuristic(one, own) for one in drawn(asked.seed + 1, asked.test)]
+        decisions = [by_heuristic(one, own) for one in draw_questions(asked.seed + 1, asked.test)]
         tested[f"drawn decisions with kappa {kappa:g}"] = decisions
     return Taught(learnt, tested, [])
 
@@ -200,7 +200,7 @@ def for_rings(asked: argparse.Namespace, runs: Sequence[Run]) -> Taught:
             "strategy.topology=allreduce topology=allreduce record=events with stragglers"
         )
 
-    def ruled(seed: int, count: int) -> list[Costed]:
+    def draw_lessons(seed: int, count: int) -> list[Costed]:
         drawn_ones = drawn_rings(seed, count, costs, MAX_WORKERS)
         return [one.costed(one.by_rule(), MAX_WORKERS, measured=False) for one in drawn_ones]
 
@@ -208,8 +208,8 @@ def for_rings(asked: argparse.Namespace, runs: Sequence[Run]) -> Taught:
         found = varied_rings(seed, lessons, kappas, asked.mode_cost, VARIANTS)
         return [measured_rows(lesson, question, MAX_WORKERS) for lesson, question in found]
 
-    learnt = ruled(asked.seed, asked.draw) + took(asked.seed, learnt_from)
-    return Taught(learnt, {"drawn decisions": ruled(asked.seed + 1, asked.test)}, took(asked.seed + 1, left_out))
+    learnt = draw_lessons(asked.seed, asked.draw) + took(asked.seed, learnt_from)
+    return Taught(learnt, {"drawn decisions": draw_lessons(asked.seed + 1, asked.test)}, took(asked.seed + 1, left_out))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

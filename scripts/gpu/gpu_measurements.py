@@ -87,7 +87,7 @@ def live_jobs(device: str, data: Path) -> dict[str, list[str]]:
         found[f"shares_{name}"] = [*others, CALM, *shares, *words, *_batch(size.each[1]), *_epochs(2 * size.epochs)]
     for each in size.each[:2]:
         found[f"fit_{each}"] = [*base, CALM, "strategy=bsp", *_batch(each), *_epochs(size.epochs)]
-    for name, job in predicted(device, live=True).items():
+    for name, job in predicted_jobs(device, live=True).items():
         found[f"live_{name}"] = [*base, *job]
     return found
 
@@ -100,10 +100,10 @@ def part_of(name: str) -> str:
 def virtual_jobs(device: str, data: Path, costs: Path) -> dict[str, list[str]]:
     """The same jobs on a virtual clock, by the cost model of this device."""
     base = [*common(device, data), "runtime=virtual", "backend=none", f"cluster.costs={quoted(costs)}"]
-    return {f"virtual_{name}": [*base, *words] for name, words in predicted(device, live=False).items()}
+    return {f"virtual_{name}": [*base, *words] for name, words in predicted_jobs(device, live=False).items()}
 
 
-def predicted(device: str, *, live: bool) -> dict[str, list[str]]:
+def predicted_jobs(device: str, *, live: bool) -> dict[str, list[str]]:
     """Jobs whose time is predicted: of another batch size, asynchronous, and next to other work on the device."""
     size = SIZES[device]
     job = [*_batch(size.each[2]), *_epochs(size.epochs)]
@@ -139,8 +139,8 @@ def rows(device: str, runs: Mapping[str, Run]) -> Iterator[Row]:
         yield idle_order({name: runs[job] for name, job in shared.items()})
     if (largest := f"fit_{SIZES[device].each[1]}") in runs:
         yield gpu_stragglers(runs[largest])
-        yield spent(runs[largest])
-    pairs = {name: (f"live_{name}", f"virtual_{name}") for name in predicted(device, live=True)}
+        yield iteration_parts(runs[largest])
+    pairs = {name: (f"live_{name}", f"virtual_{name}") for name in predicted_jobs(device, live=True)}
     yield from fidelity(
         {name: (runs[live], runs[virtual]) for name, (live, virtual) in pairs.items() if {live, virtual} <= runs.keys()}
     )
@@ -149,7 +149,7 @@ def rows(device: str, runs: Mapping[str, Run]) -> Iterator[Row]:
 SPENT = {"waiting": "wait_s", "loading": "data_s", "pulling": "pull_s", "computing": "compute_s", "sending": "send_s"}
 
 
-def spent(run: Run) -> Row:
+def iteration_parts(run: Run) -> Row:
     """Where an iteration goes; copies are part of computing."""
     times = computed(run.tables.iterations)[[*SPENT.values(), "stage_s"]].median()
     parts = ", ".join(f"{word} {1e3 * times[name]:.2f}" for word, name in SPENT.items())

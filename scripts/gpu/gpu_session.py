@@ -31,7 +31,7 @@ from runtime.live.machines.mechanisms import Look
 from runtime.run.probing import refuse_unwritable_folder
 from runtime.run.streams import run_program
 from scripts.gpu.gpu_measurements import SIZES
-from scripts.gpu.gpu_steps import LEAST_S, OURS, Result, Step, order, parsed, steps
+from scripts.gpu.gpu_steps import LEAST_S, OURS, Result, Step, order, parse_result, steps
 from scripts.gpu.leftovers import nothing_left
 from stragglab.grids.answering import answer, lacks_gpu
 
@@ -65,7 +65,7 @@ def session(asked: argparse.Namespace, console: Console, runner: Runner) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + 60 * asked.minutes
     all_steps = steps(asked.device, asked.out)
-    done = {step.name: found for step in all_steps if (found := kept(folder / f"{step.name}.txt"))}
+    done = {step.name: found for step in all_steps if (found := read_result(folder / f"{step.name}.txt"))}
     for step in list(order(all_steps, done)):
         left_s = until - time.monotonic() - 2 * GRACE_S
         if left_s < LEAST_S:
@@ -85,9 +85,9 @@ def session(asked: argparse.Namespace, console: Console, runner: Runner) -> int:
     return FAILED if left or failed else 0
 
 
-def kept(output: Path) -> Result | None:
+def read_result(output: Path) -> Result | None:
     """The result of an earlier session."""
-    return parsed(output.read_text(errors="replace")) if output.exists() else None
+    return parse_result(output.read_text(errors="replace")) if output.exists() else None
 
 
 def run_step(step: Step, device: str, most_s: float, output: Path) -> int:

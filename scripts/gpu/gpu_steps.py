@@ -87,7 +87,7 @@ def order(all_steps: Sequence[Step], done: Mapping[str, Result]) -> Iterator[Ste
     yield from (step for step in all_steps if step.name in done and done[step.name].exit_code)
 
 
-def parsed(output: str) -> Result | None:
+def parse_result(output: str) -> Result | None:
     """The result that stands at the end of a step's output; None: it was interrupted."""
     words = (output.splitlines() or [""])[-1].split()
     if len(words) != 6 or words[:2] != ["exit", "code"]:

@@ -121,11 +121,11 @@ def store_images(folder: Path, count: int) -> None:
     """Random images and classes, in the form in which CIFAR-10 is prepared."""
     place, chance = Cifar10(verify=False).directory(str(folder)), np.random.default_rng(0)
 
-    def drawn(number: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    def draw_images(number: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         return chance.integers(256, size=(number, *SHAPE), dtype=np.uint8), chance.integers(CLASSES, size=number)
 
     if not place.exists():
-        data.store(place, Split(train=drawn(count), test=drawn(count // 10)))
+        data.store(place, Split(train=draw_images(count), test=draw_images(count // 10)))
 
 
 def report(device: str, runs: dict[str, Run], out: Path, command: str, console: Console) -> None:

@@ -59,7 +59,7 @@ class Truth:
         return replace(self, jitter=0.0, sigma=0.0)
 
 
-def drawn(count: int, seed: int = 0) -> list[Truth]:
+def draw_jobs(count: int, seed: int = 0) -> list[Truth]:
     """Planted jobs, of the causes in turn."""
     draw = np.random.default_rng(seed)
     found = []

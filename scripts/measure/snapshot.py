@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if asked.write:
         keep(found)
         return 0
-    return compare(found, stored(), console)
+    return compare(found, read_stored(), console)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -103,18 +103,18 @@ def outcomes(jobs: dict[str, SnapshotJob], at_a_time: int, console: Console) -> 
         task = bar.add_task("", total=len(jobs))
         places = {name: Path(folder, str(number)) for number, name in enumerate(jobs)}
 
-        def ended() -> Iterator[tuple[str, int]]:
+        def run_jobs() -> Iterator[tuple[str, int]]:
             virtual = [name for name, job in jobs.items() if job.keeps == "all"]
-            yield from in_forks(virtual, lambda name: run_here(*called(name)), at_a_time)
+            yield from in_forks(virtual, lambda name: run_here(*words_and_log(name)), at_a_time)
             for name in jobs:
                 if name not in virtual:
-                    yield name, run_child(*called(name))
+                    yield name, run_child(*words_and_log(name))
 
-        def called(name: str) -> tuple[list[str], Path]:
+        def words_and_log(name: str) -> tuple[list[str], Path]:
             words = [*QUIET, *jobs[name].words, f"hydra.run.dir={quoted(places[name])}"]
             return words, places[name].with_suffix(".log")
 
-        for name, code in ended():
+        for name, code in run_jobs():
             found[name] = outcome(places[name], code, jobs[name].keeps)
             if found[name].get("status") != "done":
                 console.print(f"{name}: {found[name]}")
@@ -164,12 +164,12 @@ def commands_sha256(lines: Sequence[dict[str, Any]]) -> str:
             event = line["event"]
             grad = event.get("grad")  # a number in Replicated
             who = grad["worker"] if isinstance(grad, dict) else event.get("worker", event.get("server"))
-            commands = json.loads(json.dumps(line["commands"]), parse_float=rounded)
+            commands = json.loads(json.dumps(line["commands"]), parse_float=round_number)
             found.update(json.dumps([event["type"], line["t"], who, commands], sort_keys=True).encode())
     return found.hexdigest()[:16]
 
 
-def rounded(text: str) -> float:
+def round_number(text: str) -> float:
     """A number of a command to six digits: weights of codes and of scores are solved for, and so machine-bound."""
     return float(f"{float(text):.6g}")
 
@@ -198,7 +198,7 @@ def machine() -> dict[str, str]:
     return {"cpu": cpu, "numpy": np.__version__, "torch": torch.__version__}
 
 
-def stored() -> dict[str, Any]:
+def read_stored() -> dict[str, Any]:
     """The stored outcomes; raises :class:`ConfigError` without a file."""
     path = FOLDER / "outcomes.json"
     if not path.exists():
@@ -213,7 +213,7 @@ def keep(found: dict[str, dict[str, Any]]) -> None:
     If those are of another machine, the file remains that one's, and these have no hashes of parameters.
     """
     path = FOLDER / "outcomes.json"
-    before = stored() if path.exists() else {"machine": machine(), "jobs": {}}
+    before = read_stored() if path.exists() else {"machine": machine(), "jobs": {}}
     where = before["machine"] if before["jobs"].keys() - found.keys() else machine()
     if where != machine():
         found = {

@@ -42,7 +42,7 @@ from scripts.measure.planted_jobs import (
     Noise,
     Simulation,
     Truth,
-    drawn,
+    draw_jobs,
     eager,
     hosted_by,
     one_by_one,
@@ -241,7 +241,7 @@ def outcome_of(truth: Truth) -> Outcome:
     )
 
 
-def said(outcomes: Sequence[Outcome]) -> str:
+def summary_line(outcomes: Sequence[Outcome]) -> str:
     """How often the ranking is right, how far its step times are off, and how good the plans are."""
     every = [(one.cause == UNEQUAL, abs(error)) for one in outcomes for error in one.errors]
     alike, unequal = ([error for is_unequal, error in every if is_unequal == wanted] for wanted in (False, True))
@@ -260,7 +260,7 @@ def said(outcomes: Sequence[Outcome]) -> str:
     )
 
 
-def won() -> pd.DataFrame:
+def times_after_cures() -> pd.DataFrame:
     """Step times after each cure, relative to the job without a straggler, predicted and simulated."""
     found = []
     for cause, values in ((SLOW_RANK, FACTORS), (SLOW_LINK, DELAYS_MS)):
@@ -340,12 +340,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--report", metavar="FILE", type=Path, help="a page, whose marked part is replaced")
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="of the planted jobs (default: %(default)s)")
     asked = parser.parse_args(argv)
-    text = said([outcome_of(one) for one in counted(drawn(JOBS, asked.seed), JOBS, "planted jobs")])
+    text = summary_line([outcome_of(one) for one in counted(draw_jobs(JOBS, asked.seed), JOBS, "planted jobs")])
     if asked.report is None:
         print(text)
         return 0
     put_between(asked.report, text, START, END, "Hybrid jobs")
-    draw_won(asked.report.parent / "images" / "hybrid-cures.png", won())
+    draw_won(asked.report.parent / "images" / "hybrid-cures.png", times_after_cures())
     draw_schedules(asked.report.parent / "images" / "pipelines.png")
     return 0
 

@@ -195,7 +195,7 @@ def fit_for(fits: dict[str, Fit], one: Figure) -> Fit:
     return fits.get(f"ZB {one.links}", fits[f"ZB {last_link(one.model)}"])
 
 
-def predicted(figures: tuple[Figure, ...]) -> list[tuple[Figure, float]]:
+def predictions(figures: tuple[Figure, ...]) -> list[tuple[Figure, float]]:
     """Each figure with its prediction, in milliseconds."""
     fits = {model: fits_of(figures, model) for model in SIZES}
     return [
@@ -230,7 +230,7 @@ def error_frac(pair: tuple[Figure, float]) -> float:
 def report(figures: tuple[Figure, ...]) -> str:
     """Errors of predictions, and pairs of schedules in another order, as docs/hybrid.md shows them."""
     groups: dict[tuple[str, str], list[tuple[float, str]]] = defaultdict(list)
-    for pair in predicted(figures):
+    for pair in predictions(figures):
         if not is_fitted(pair[0]):
             where = f"{pair[0].links.replace('_', '-').replace(',', ', ')}; {pair[0].delay_ms:g} ms"
             groups[pair[0].model, pair[0].schedule].append((100 * error_frac(pair), where))
@@ -241,7 +241,7 @@ def report(figures: tuple[Figure, ...]) -> str:
         rows.append((model, schedule, str(len(errors)), f"{middle:.1f} %", f"{worst[0]:+.1f} % ({worst[1]})"))
     heads = ("model", "schedule", "predictions", "median error", "worst error (slow links; delay)")
     errors_table = markdown_lines(heads, rows)
-    count, wrong = orders(predicted(figures))
+    count, wrong = orders(predictions(figures))
     order = f"Of {count} pairs of schedules whose measured times differ by more than 5 %, {len(wrong)} are reversed"
     order += f": {'; '.join(wrong)}." if wrong else "."
     return "\n".join([*errors_table, "", order])

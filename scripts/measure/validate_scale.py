@@ -172,7 +172,7 @@ def fetch(job: Job, folder: Path, source: str) -> Path:
     return path
 
 
-def measured(job: Job, path: Path) -> Measured:
+def read_measured(job: Job, path: Path) -> Measured:
     """The times of a job's steps, and its batch, from its log."""
     log = without_first(read_log(path), SKIPPED)
     return Measured(job, log.own_s[:, 0], int(log.job["global_batch_samples"]))
@@ -305,7 +305,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--report", metavar="FILE", type=Path, help="a page, whose marked part is replaced")
     asked = parser.parse_args(argv)
     try:
-        found = list(pairs([measured(job, fetch(job, asked.logs, asked.source)) for job in jobs()]))
+        found = list(pairs([read_measured(job, fetch(job, asked.logs, asked.source)) for job in jobs()]))
     except ConfigError as error:
         return print_error("validate_scale", error)
     parts = ((OF_PAIRS, [summary(found), "", *table_of(found)]), (OF_SIZES, at_scale()))

@@ -85,7 +85,7 @@ class Coverage:
         if not found and not mutant.file.endswith(".py"):
             near = set(range(mutant.line - NEAR, mutant.line))
             found = [test for test, lines in of_file.items() if lines & near] or list(of_file)
-        names = declared(self.root / mutant.file, mutant.line) if mutant.file.endswith(".py") else frozenset()
+        names = declared_names(self.root / mutant.file, mutant.line) if mutant.file.endswith(".py") else frozenset()
         executed = {test: self._mentions(test, names) if names else len(of_file[test]) for test in found}
         found.sort(key=lambda test: self.rows[test].seconds / (executed[test] or 0.1))
         chosen, total_s = found[:1], sum(self.rows[test].seconds for test in found[:1])
@@ -177,7 +177,7 @@ def _spans(path: Path) -> list[tuple[int, int]]:
     return found
 
 
-def declared(path: Path, line: int) -> frozenset[str]:
+def declared_names(path: Path, line: int) -> frozenset[str]:
     """Return the name that a line outside of functions declares: of a value or its class; else nothing."""
     names: set[str] = set()
     nodes: list[ast.stmt] = list(ast.parse(path.read_text()).body)

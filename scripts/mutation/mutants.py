@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 from runtime.record.progress import counted
 from scripts.mutation.coverage_of_tests import Coverage
-from scripts.mutation.operators import ROOT, Mutant, draw, planted, read_lists, repair, said
+from scripts.mutation.operators import ROOT, Mutant, draw, one_line, plant, read_lists, repair
 from scripts.mutation.runs import FAILING, GOOD, NOT_COMPILED, SAME_CODE, Task, in_forks, run_tests
 
 RECORDED, VERDICTS = Path("out/mutants/coverage.jsonl"), Path("out/mutants/verdicts.csv")
@@ -61,7 +61,7 @@ class Verdict(NamedTuple):
     by: str
 
 
-def known(path: Path) -> dict[str, Verdict]:
+def read_verdicts(path: Path) -> dict[str, Verdict]:
     """Verdicts of earlier calls, by key."""
     if not path.exists():
         return {}
@@ -111,7 +111,7 @@ class Hunt:
 
     def __init__(self, root: Path, coverage: Coverage, path: Path, jobs: int) -> None:
         self.root, self.coverage, self.path, self.jobs = root, coverage, path, jobs
-        self.known = known(path)
+        self.known = read_verdicts(path)
 
     def key(self, mutant: Mutant, tests: Sequence[str]) -> str:
         """Return the key of a verdict: the file, the bug, and the tests that are to find it."""
@@ -149,7 +149,7 @@ class Hunt:
 
     def _row(self, key: str, mutant: Mutant, verdict: str, seconds: float = 0.0, by: str = "") -> Verdict:
         return Verdict(
-            key, mutant.file, mutant.line, said(mutant.old), said(mutant.new), verdict, round(seconds, 1), by
+            key, mutant.file, mutant.line, one_line(mutant.old), one_line(mutant.new), verdict, round(seconds, 1), by
         )
 
 
@@ -202,9 +202,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.written:
         wanted = [mutant for mutant in written if not mutant.equivalent]
     else:
-        same = {(one.file, planted((root / one.file).read_text(), one)): one for one in written}
+        same = {(one.file, plant((root / one.file).read_text(), one)): one for one in written}
         drawn = draw(root, options.rooms, options.count, options.seed)
-        wanted = [same.get((one.file, planted((root / one.file).read_text(), one)), one) for one in drawn]
+        wanted = [same.get((one.file, plant((root / one.file).read_text(), one)), one) for one in drawn]
     hunt = Hunt(root, coverage, root / VERDICTS, options.jobs)
     found = []
     for mutant, row in counted(hunt.verdicts(wanted), len(wanted), "planting bugs"):

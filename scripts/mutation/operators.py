@@ -49,15 +49,15 @@ class Mutant:
     @property
     def name(self) -> str:
         """For messages: the place and the texts."""
-        return f"{self.file}:{self.line}: {said(self.old)}  ->  {said(self.new)}"
+        return f"{self.file}:{self.line}: {one_line(self.old)}  ->  {one_line(self.new)}"
 
 
-def said(text: str) -> str:
+def one_line(text: str) -> str:
     """A text, on one line."""
     return " ".join(text.split()) or "nothing"
 
 
-def planted(text: str, mutant: Mutant) -> str:
+def plant(text: str, mutant: Mutant) -> str:
     """The file's text with the bug in it; raises ``ValueError`` unless its lines are there."""
     lines = text.splitlines(keepends=True)
     before = "".join(lines[: mutant.line - 1])
@@ -66,7 +66,7 @@ def planted(text: str, mutant: Mutant) -> str:
     return before + mutant.new + text[len(before) + len(mutant.old) :]
 
 
-def written(file: str, text: str, find: str, put: str, **about: str) -> Mutant:
+def make_written(file: str, text: str, find: str, put: str, **about: str) -> Mutant:
     """The mutant that has ``put`` in the place of ``find``, which must stand in the file's text once."""
     if (times := text.count(find)) != 1:
         raise ValueError(f"{file}: {find!r} stands there {times} times; it must be once")
@@ -83,7 +83,7 @@ def read_lists(root: Path = ROOT) -> list[Mutant]:
     for path in sorted((root / LISTS).glob("*.yaml")):
         for file, mutants in (yaml.safe_load(path.read_text()) or {}).items():
             text = (root / file).read_text()
-            found += [written(file, text, **one) for one in mutants]
+            found += [make_written(file, text, **one) for one in mutants]
     return found
 
 
@@ -175,7 +175,7 @@ class Operators:
 
     def is_valid(self, mutant: Mutant) -> bool:
         """Whether it compiles, knows all its names, and is not obviously the same as the original."""
-        text = planted(self.text, mutant)
+        text = plant(self.text, mutant)
         if not self.file.endswith(".py"):
             return is_c(self.path, text)
         tree = tree_of(text)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from runtime.native import SWITCH
 from scripts.compiling import built_of, compile_module, modules_of
-from scripts.mutation.operators import ROOT, Mutant, planted
+from scripts.mutation.operators import ROOT, Mutant, plant
 
 POLL_S = 0.02
 WALL = 20.0
@@ -91,7 +91,7 @@ class Slot:
             for module in modules_of(path):
                 self._original(module)
             self._changed = path, path.read_text()
-            self._write(path, planted(self._changed[1], mutant))
+            self._write(path, plant(self._changed[1], mutant))
 
     def _write(self, path: Path, text: str) -> None:
         """With a time of its own: compiled files are distinguished by size and whole seconds."""
@@ -99,7 +99,7 @@ class Slot:
         self._writes += 1
         os.utime(path, (1_000_000_000 + self._writes,) * 2)
 
-    def said(self, lines: int = 12) -> str:
+    def last_output(self, lines: int = 12) -> str:
         """The end of the last tests' output."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:]) if self._log.exists() else ""
 
@@ -186,7 +186,7 @@ def in_forks(
                 pid, code, spent_s = _next_of({pid: ends_s for pid, (_, _, ends_s) in running.items()})
                 number, copy, _ = running.pop(pid)
                 free.append(copy)
-                yield number, Ended(code, spent_s, slots[copy].said())
+                yield number, Ended(code, spent_s, slots[copy].last_output())
         finally:
             for pid in running:
                 os.killpg(pid, signal.SIGKILL)

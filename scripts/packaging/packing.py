@@ -92,11 +92,11 @@ def suite(root: Path) -> frozenset[str]:
         if module not in found:
             found.add(module)
             tree = ast.parse((root / f"{module.replace('.', '/')}.py").read_text())
-            waiting += [name for name in imported(tree) if name.startswith("tests.")]
+            waiting += [name for name in imported_modules(tree) if name.startswith("tests.")]
     return frozenset(found)
 
 
-def imported(tree: ast.AST) -> Iterator[str]:
+def imported_modules(tree: ast.AST) -> Iterator[str]:
     """Names of the modules that are imported anywhere in a file."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -124,7 +124,7 @@ def for_package(text: str) -> str:
                     if alias.asname is None and alias.name.partition(".")[0] in used:
                         raise ValueError(f"line {node.lineno}: import {alias.name}: write from ... import ... instead")
                     lines[alias.lineno - 1] = _insert(lines[alias.lineno - 1], alias.name, alias.col_offset)
-    return named("".join(lines))
+    return with_program_name("".join(lines))
 
 
 def for_hydra(text: str) -> str:
@@ -132,13 +132,13 @@ def for_hydra(text: str) -> str:
     return TARGET.sub(rf"\1{NAME}.\2", text)
 
 
-def named(text: str) -> str:
+def with_program_name(text: str) -> str:
     """The text with the command that users of the package type; comments behind it stay where they are."""
 
-    def padded(found: re.Match[str]) -> str:
+    def pad(found: re.Match[str]) -> str:
         return f"{NAME}{found[1]}{found[2]}{' ' * (len(COMMAND) - len(NAME))}#"
 
-    return COMMENTED.sub(padded, text).replace(COMMAND, NAME).replace(MODULES, f"python -m {NAME}.scripts.")
+    return COMMENTED.sub(pad, text).replace(COMMAND, NAME).replace(MODULES, f"python -m {NAME}.scripts.")
 
 
 def _is_ours(module: str) -> bool:

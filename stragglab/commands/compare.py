@@ -34,7 +34,7 @@ from collections.abc import Sequence
 from math import isnan
 from pathlib import Path
 
-from analysis.figures.names import named, shown_name
+from analysis.figures.names import shown_name, use_names
 from analysis.markup import FOR_PEOPLE, FORMATS
 from analysis.records.load import RecordError, find_clusters, find_runs
 from analysis.reports.columns import COLUMNS, IN_WORDS, NUMBERS, Name, Quantity
@@ -66,7 +66,7 @@ def compare(paths: Sequence[Path], arguments: argparse.Namespace) -> int:
     with importing():
         from rich.console import Console
 
-        from analysis.reports.comparing import compared, sheet
+        from analysis.reports.comparing import comparison_rows, sheet
         from analysis.reports.gathering import gather_runs
         from analysis.reports.runtimes import runtime_lines
         from stragglab.terminal.sheets import TEXTS, print_sheet
@@ -81,8 +81,8 @@ def compare(paths: Sequence[Path], arguments: argparse.Namespace) -> int:
         raise ConfigError("--by tta: no run has a target (workload.target); compare by jct")
     names = own if arguments.form in ("table", *FOR_PEOPLE) else None
     columns = arguments.columns or (COLUMNS if arguments.form == "table" else NUMBERS)
-    found = sheet(compared(runs, baseline, quantity), baseline, quantity, names, columns)
-    with named(own):
+    found = sheet(comparison_rows(runs, baseline, quantity), baseline, quantity, names, columns)
+    with use_names(own):
         remarks += gathered.warnings
         remarks += runtime_lines(runs, quantity)
         if arguments.out is not None:

@@ -15,7 +15,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from analysis.figures.names import named
+from analysis.figures.names import use_names
 from analysis.figures.style import DPI
 from analysis.records.load import RecordError, find_clusters, find_runs, load_run
 from analysis.records.sums import summed
@@ -54,14 +54,14 @@ def main(argv: list[str] | None = None) -> int:
     try:
         refuse_unwritable_folder("--out", arguments.out, COMPARED, ("comparison.csv", "clusters.csv", "figures"))
         if arguments.paper is not None:
-            with named(dict(arguments.names)):
+            with use_names(dict(arguments.names)):
                 return _for_paper(runs, arguments)
         with importing():
-            from analysis.figures.page import captioned
+            from analysis.figures.page import draw_captions
 
         redraw = _redraw_clusters if clusters else _redraw
         lot = clusters or runs
-        with captioned(arguments.caption), named(dict(arguments.names)):
+        with draw_captions(arguments.caption), use_names(dict(arguments.names)):
             redraw(lot, arguments.out or _default_out(arguments.folders, lot), arguments.baseline)
     except (RecordError, ConfigError, OSError) as error:
         return print_error("figures", error)

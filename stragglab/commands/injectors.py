@@ -56,9 +56,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         prog=f"{NAME} injectors", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="fewer runs: short iterations, one link")
-    parser.add_argument(
-        "--device", choices=("cuda", "fake"), help="measure only hogs, on the first such device"
-    )
+    parser.add_argument("--device", choices=("cuda", "fake"), help="measure only hogs, on the first such device")
     parser.add_argument("--again", action="store_true", help="repeat every record")
     parser.add_argument("-o", "--out", metavar="OUTDIR", type=Path, help="output directory (default: out/injectors)")
     parser.add_argument("--from", dest="source", metavar="DIR", type=Path, help="report on these records, run nothing")

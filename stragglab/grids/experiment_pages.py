@@ -13,12 +13,12 @@ from analysis.experiments.numbers import numbers
 from analysis.experiments.page import HEADS, QUESTIONS, page_of, row, write_page
 from analysis.experiments.results import Results, verdict_frame
 from analysis.experiments.spec import AGREEMENT, Spec, cells, find_specs, load_spec
-from analysis.figures.names import named, shown_name
+from analysis.figures.names import shown_name, use_names
 from analysis.figures.page import drawn_as
 from analysis.files import write_file
 from analysis.markup import FOR_PEOPLE, FORMATS, to_csv
 from analysis.reports.columns import NUMBERS
-from analysis.reports.comparing import compared, sheet
+from analysis.reports.comparing import comparison_rows, sheet
 from analysis.reports.gathering import gather_runs
 from analysis.reports.report import write_comparison
 from runtime.house import module_name
@@ -158,7 +158,7 @@ def compare_records(spec: Spec, out: Path, console: Console) -> None:
     paths = [path for cell in cells(spec) if (path := record_of(out, cell.name)).exists()]
     gathered, names = gather_runs(paths), names_in_records(spec)
     write_compared(out, paths, names)
-    rows = compared(gathered.rows, gathered.baseline, "jct")
+    rows = comparison_rows(gathered.rows, gathered.baseline, "jct")
     found = sheet(rows, gathered.baseline, "jct", names)
     print_sheet(console, found, f"job completion time, relative to {shown_name(gathered.baseline, names)}", TEXTS)
     for line in (*found.notes, *gathered.warnings):
@@ -166,7 +166,7 @@ def compare_records(spec: Spec, out: Path, console: Console) -> None:
     for name, form in FORMATS.items():
         there = sheet(rows, gathered.baseline, "jct", names if name in FOR_PEOPLE else None, NUMBERS)
         console.print(str(write_file(out / f"table.{ENDINGS.get(name, name)}", form(*there))), soft_wrap=True)
-    with named(names):
+    with use_names(names):
         console.print(str(write_comparison(gathered, out / "comparison").attrs["report"]), soft_wrap=True)
 
 

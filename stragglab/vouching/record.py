@@ -12,7 +12,7 @@ from typing import Any
 from analysis.records.load import CLUSTER_EVENTS, LOG, RecordError, Run, load_afresh
 from analysis.records.log import of_record, read_whole
 from analysis.records.schema import ROWS, Other
-from analysis.reports.vouching import Check, listed, unvouched
+from analysis.reports.vouching import Check, names_text, unvouched_files
 from injectors.plan import parse_plan, plan_json, plan_sha256
 from reading import Unreadable
 from reading.errors import shown
@@ -38,7 +38,7 @@ def verify(path: Path, *, again: bool = False) -> Iterator[Check]:
     except RecordError as error:
         yield Check("readable", "failed", str(error))
         return
-    yield from unvouched(path, checks)
+    yield from unvouched_files(path, checks)
 
 
 def _verify(path: Path, again: bool) -> Iterator[Check]:
@@ -155,7 +155,7 @@ def _code(meta: dict[str, Any], imported: Mapping[str, str] = MappingProxyType({
     if "code" not in there:
         different.append("no fingerprint of the code in meta.json (an older record)")
     if edited := edited_files():
-        different.append(f"edited since it was installed: {listed(edited)}")
+        different.append(f"edited since it was installed: {names_text(edited)}")
     commit = f"commit {(meta.get('versions') or {}).get('commit', 'unknown')}"
     if different:
         return Check("code", "unchecked", "; ".join([commit, *different]))

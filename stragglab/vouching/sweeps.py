@@ -8,7 +8,7 @@ from pathlib import Path
 from analysis.records.either import load_record
 from analysis.records.load import RecordError
 from analysis.records.settings import MULTIRUN, NOTE
-from analysis.reports.vouching import Check, check_sums, listed
+from analysis.reports.vouching import Check, check_sums, names_text
 from runtime.run.sweep_note import Ended, Note, read
 from runtime.version import with_project
 
@@ -32,7 +32,7 @@ def verify_sweep(folder: Path) -> Iterator[Check]:
         unnamed = [
             path.parent.name for path in sorted(folder.glob("*/meta.json")) if path.parent.name not in note.ended
         ]
-        wrong += [f"not in {NOTE}: {listed(unnamed)}"] if unnamed else []
+        wrong += [f"not in {NOTE}: {names_text(unnamed)}"] if unnamed else []
         yield Check("note", "failed" if wrong else "ok", "; ".join(wrong) or f"{len(note.ended)} jobs ended as it says")
 
 

@@ -9,7 +9,7 @@ from statistics import median, quantiles
 
 import pytest
 
-from scripts.fitting.train_modes import agreement, by_heuristic, drawn
+from scripts.fitting.train_modes import agreement, by_heuristic, draw_questions
 from strategies.star.choice import Choice
 from strategies.star.learned import ModeLearner
 from strategies.star.orders import simulated
@@ -52,7 +52,7 @@ def details() -> dict[str, list[tuple[float, float]]]:
 @pytest.fixture(scope="module")
 def comparison(probe: Probe, rounds: int, details: dict[str, list[tuple[float, float]]]) -> Comparison:
     choice, learner = Choice(costs=COSTS), ModeLearner(use_ml_from_start=True)
-    many = [one for one in drawn(SEED, 13 * DECISIONS) if len(one.workers) == 16][:DECISIONS]
+    many = [one for one in draw_questions(SEED, 13 * DECISIONS) if len(one.workers) == 16][:DECISIONS]
     decide = {
         "STAR-H": lambda one: choice.priced(*one),
         "STAR-ML": lambda one: learner.priced(ServerQuestion(choice, one)),
@@ -77,6 +77,8 @@ def test_mode_decision_goals(comparison: Comparison, details, report: Report):
     p99_s = median(p99 for _, p99 in details["STAR-ML"])
     verdicts = [*(goal.judge(comparison) for goal in MODEL_GOALS), MODEL_DECISION.judge(p99_s)]
     rows = [[name, *(f"{median(column) * 1e6:.0f}" for column in zip(*details[name], strict=True))] for name in NAMES]
-    same = agreement(ModeLearner(use_ml_from_start=True).model, [by_heuristic(one, COSTS) for one in drawn(SEED, 300)])
+    same = agreement(
+        ModeLearner(use_ml_from_start=True).model, [by_heuristic(one, COSTS) for one in draw_questions(SEED, 300)]
+    )
     text = table(["decided by", "p50 us", "p99 us"], rows) + f"\n300 decisions that were not learnt: {same}"
     report.judge(comparison.title, verdicts, comparison, text)

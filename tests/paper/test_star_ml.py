@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from runtime.core.job import ComputeOrder
-from scripts.fitting.train_modes import Agreement, agreement, by_heuristic, drawn
+from scripts.fitting.train_modes import Agreement, agreement, by_heuristic, draw_questions
 from strategies.protocol import Compute, Wake
 from strategies.star import Star
 from strategies.star.learned import ModeLearner
@@ -57,7 +57,7 @@ def waves() -> Callable[[int, ComputeOrder], float]:
 @cache
 def tried(seed: int = 1, count: int = 100) -> Agreement:
     """The model that comes along, on drawn decisions of which it has learnt nothing (it has learnt those of seed 0)."""
-    decisions = [by_heuristic(one, COSTS) for one in drawn(seed, count)]
+    decisions = [by_heuristic(one, COSTS) for one in draw_questions(seed, count)]
     return agreement(ModeLearner(use_ml_from_start=True).model, decisions)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workloads.models.layers import Conv, Dropout, Flatten, Layers, Linear, MaxPool, Relu, scaled
+from workloads.models.layers import Conv, Dropout, Flatten, Layers, Linear, MaxPool, Relu, scale_channels
 
 WIDTHS = (64, 192, 384, 256, 256)
 KERNELS = (11, 5, 3, 3, 3)
@@ -15,7 +15,7 @@ def imagenet(classes: int, width: float = 1.0) -> Layers:
     """224 pixels: 6 x 6 maps and two hidden layers with dropout."""
     hidden: Layers = ()
     for units in HIDDEN:
-        hidden += (Dropout(DROPOUT_FRAC), Linear(scaled(units, width)), Relu())
+        hidden += (Dropout(DROPOUT_FRAC), Linear(scale_channels(units, width)), Relu())
     return (*_features(width, padding=2, pool=3), Flatten(), *hidden, Linear(classes))
 
 
@@ -28,6 +28,6 @@ def _features(width: float, padding: int, pool: int) -> Layers:
     found: Layers = ()
     for index, (channels, kernel) in enumerate(zip(WIDTHS, KERNELS, strict=True)):
         stride, margin = (4, padding) if index == 0 else (1, None)
-        found += (Conv(scaled(channels, width), kernel, stride, margin, bias=True), Relu())
+        found += (Conv(scale_channels(channels, width), kernel, stride, margin, bias=True), Relu())
         found += (MaxPool(pool, 2),) if POOLED[index] else ()
     return found

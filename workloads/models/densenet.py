@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from workloads.models.layers import AvgPool, Concat, Conv, GlobalPool, Layers, Linear, MaxPool, Norm, Relu, scaled
+from workloads.models.layers import (
+    AvgPool,
+    Concat,
+    Conv,
+    GlobalPool,
+    Layers,
+    Linear,
+    MaxPool,
+    Norm,
+    Relu,
+    scale_channels,
+)
 
 GROWTH = 32
 BLOCKS = (6, 12, 24, 16)
@@ -15,16 +26,16 @@ COMPRESSION = 2
 
 def imagenet(classes: int, width: float = 1.0) -> Layers:
     """The form for 224 pixels."""
-    return (Conv(2 * scaled(GROWTH, width), 7, 2), Norm(), Relu(), MaxPool(3, 2, 1), *_blocks(classes, width))
+    return (Conv(2 * scale_channels(GROWTH, width), 7, 2), Norm(), Relu(), MaxPool(3, 2, 1), *_blocks(classes, width))
 
 
 def cifar(classes: int, width: float = 1.0) -> Layers:
     """32 pixels: the stem is one 3x3 convolution."""
-    return (Conv(2 * scaled(GROWTH, width)), *_blocks(classes, width))
+    return (Conv(2 * scale_channels(GROWTH, width)), *_blocks(classes, width))
 
 
 def _blocks(classes: int, width: float) -> Layers:
-    growth = scaled(GROWTH, width)
+    growth = scale_channels(GROWTH, width)
     found: Layers = ()
     channels = 2 * growth
     for index, repeats in enumerate(BLOCKS):

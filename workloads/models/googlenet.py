@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from workloads.models.layers import Concat, Conv, Dropout, GlobalPool, Layers, Linear, MaxPool, Norm, Relu, scaled
+from workloads.models.layers import (
+    Concat,
+    Conv,
+    Dropout,
+    GlobalPool,
+    Layers,
+    Linear,
+    MaxPool,
+    Norm,
+    Relu,
+    scale_channels,
+)
 
 
 class Inception(NamedTuple):
@@ -40,14 +51,14 @@ DROPOUT_FRAC = 0.2
 
 def imagenet(classes: int, width: float = 1.0, wide_kernel: int = 5) -> Layers:
     """224 pixels. ``wide_kernel`` 5 is the paper's; torchvision has 3 there, by a mistake that it keeps."""
-    first, second, third = (scaled(channels, width) for channels in STEM)
+    first, second, third = (scale_channels(channels, width) for channels in STEM)
     stem = (*_conv(first, 7, 2), MaxPool(3, 2, 1), *_conv(second, 1), *_conv(third, 3), MaxPool(3, 2, 1))
     return (*stem, *_stages(width, wide_kernel), GlobalPool(), Dropout(DROPOUT_FRAC), Linear(classes))
 
 
 def cifar(classes: int, width: float = 1.0, wide_kernel: int = 5) -> Layers:
     """32 pixels: the stem is one 3x3 convolution with as many channels, and there is no dropout."""
-    stem = _conv(scaled(STEM[-1], width), 3)
+    stem = _conv(scale_channels(STEM[-1], width), 3)
     return (*stem, *_stages(width, wide_kernel), GlobalPool(), Linear(classes))
 
 
@@ -60,7 +71,7 @@ def _stages(width: float, wide_kernel: int) -> Layers:
 
 
 def _inception(sizes: Inception, width: float, wide_kernel: int) -> Concat:
-    one, three_reduce, three, five_reduce, five, pool = (scaled(channels, width) for channels in sizes)
+    one, three_reduce, three, five_reduce, five, pool = (scale_channels(channels, width) for channels in sizes)
     return Concat(
         (
             _conv(one, 1),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from workloads.models import alexnet, densenet, googlenet, mobilenet, resnet, vgg
-from workloads.models.layers import Conv, Flatten, Layers, Linear, Relu, Shape, scaled, shape_after
+from workloads.models.layers import Conv, Flatten, Layers, Linear, Relu, Shape, scale_channels, shape_after
 
 CIFAR_PX = 64
 """Largest image side (pixels) that gets a model's CIFAR form; larger images get its ImageNet form."""
@@ -16,7 +16,7 @@ Maker = Callable[[int, float], Layers]
 
 def cnn(classes: int, width: float = 1.0) -> Layers:
     """Two convolutions and a linear layer, without normalisation: small, for comparing frameworks."""
-    first, second = scaled(16, width), scaled(32, width)
+    first, second = scale_channels(16, width), scale_channels(32, width)
     return (Conv(first, 3, 2, bias=True), Relu(), Conv(second, 3, 2, bias=True), Relu(), Flatten(), Linear(classes))
 
 

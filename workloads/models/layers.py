@@ -113,7 +113,7 @@ Layer: TypeAlias = (
 Layers: TypeAlias = tuple[Layer, ...]
 
 
-def scaled(channels: int, width: float) -> int:
+def scale_channels(channels: int, width: float) -> int:
     """A number of channels times a width factor, at least one."""
     return max(1, round(channels * width))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workloads.models.layers import Conv, GlobalPool, Layers, Linear, Norm, Relu, scaled
+from workloads.models.layers import Conv, GlobalPool, Layers, Linear, Norm, Relu, scale_channels
 
 STEM = 32
 BLOCKS = (
@@ -21,10 +21,10 @@ BLOCKS = (
 
 def layers(classes: int, width: float = 1.0, stem_stride: int = 2) -> Layers:
     """``width`` is the paper's multiplier alpha. For 32 pixels ``stem_stride`` is 1."""
-    found: Layers = (Conv(scaled(STEM, width), 3, stem_stride), Norm(), Relu())
-    channels = scaled(STEM, width)
+    found: Layers = (Conv(scale_channels(STEM, width), 3, stem_stride), Norm(), Relu())
+    channels = scale_channels(STEM, width)
     for out, stride in BLOCKS:
         found += (Conv(channels, 3, stride, depthwise=True), Norm(), Relu())
-        channels = scaled(out, width)
+        channels = scale_channels(out, width)
         found += (Conv(channels, 1), Norm(), Relu())
     return (*found, GlobalPool(), Linear(classes))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workloads.models.layers import Conv, GlobalPool, Layers, Linear, MaxPool, Norm, Relu, Skip, Sum, scaled
+from workloads.models.layers import Conv, GlobalPool, Layers, Linear, MaxPool, Norm, Relu, Skip, Sum, scale_channels
 
 CIFAR_WIDTHS = (16, 32, 64)
 """Section 4.2: three stages of (depth - 2) / 6 blocks each on maps of 32, 16 and 8 pixels; shortcuts of option A."""
@@ -15,7 +15,7 @@ EXPANSION = 4
 
 def cifar(depth: int, classes: int, width: float = 1.0) -> Layers:
     """ResNet-20, -56, ... of 6n + 2 layers; ``width`` scales all channels."""
-    widths = [scaled(channels, width) for channels in CIFAR_WIDTHS]
+    widths = [scale_channels(channels, width) for channels in CIFAR_WIDTHS]
     blocks: Layers = ()
     channels = widths[0]
     for stage, target in enumerate(widths):
@@ -29,7 +29,7 @@ def cifar(depth: int, classes: int, width: float = 1.0) -> Layers:
 
 def imagenet(depth: int, classes: int, width: float = 1.0) -> Layers:
     """ResNet-34 or -101; a bottleneck's stride is in its 3x3 convolution."""
-    widths = [scaled(channels, width) for channels in IMAGENET_WIDTHS]
+    widths = [scale_channels(channels, width) for channels in IMAGENET_WIDTHS]
     deep = depth > 34
     blocks: Layers = ()
     channels = widths[0]

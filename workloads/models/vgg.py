@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workloads.models.layers import Conv, Dropout, Flatten, Layers, Linear, MaxPool, Norm, Relu, scaled
+from workloads.models.layers import Conv, Dropout, Flatten, Layers, Linear, MaxPool, Norm, Relu, scale_channels
 
 WIDTHS = (64, 128, 256, 512, 512)
 REPEATS = {13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3)}
@@ -16,8 +16,8 @@ def layers(depth: int, classes: int, width: float = 1.0, hidden: tuple[int, ...]
     """VGG-13 or -16; without ``hidden`` layers it is the form commonly used for CIFAR."""
     features: Layers = ()
     for channels, repeats in zip(WIDTHS, REPEATS[depth], strict=True):
-        features += (Conv(scaled(channels, width), bias=True), Norm(), Relu()) * repeats + (MaxPool(2, 2),)
+        features += (Conv(scale_channels(channels, width), bias=True), Norm(), Relu()) * repeats + (MaxPool(2, 2),)
     classifier: Layers = ()
     for units in hidden:
-        classifier += (Linear(scaled(units, width)), Relu(), Dropout(DROPOUT_FRAC))
+        classifier += (Linear(scale_channels(units, width)), Relu(), Dropout(DROPOUT_FRAC))
     return (*features, Flatten(), *classifier, Linear(classes))

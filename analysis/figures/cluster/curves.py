@@ -41,7 +41,7 @@ def distribution(values: pd.Series) -> pd.DataFrame:
     return pd.DataFrame({"value": known[finite], "frac": share[finite]})
 
 
-def binned(table: pd.DataFrame) -> pd.DataFrame:
+def distribution_of_bins(table: pd.DataFrame) -> pd.DataFrame:
     """As :func:`distribution`, of ``up_to`` and ``count`` of bins in ascending order."""
     count = table["count"].to_numpy(dtype="float64")
     frame = pd.DataFrame({"value": table["up_to"].to_numpy(), "frac": count.cumsum() / max(1.0, count.sum())})

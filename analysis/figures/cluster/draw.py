@@ -46,7 +46,7 @@ def draw_cluster(folder: Path, cluster: Cluster, drawn: Drawn, hosts: pd.DataFra
     found = {"": drawn.found} if drawn.found else {}
     with styled():
         figures = [
-            draw_times(folder / "job_times.png", {"": drawn.times}, _unfinished([drawn.times], about)),
+            draw_times(folder / "job_times.png", {"": drawn.times}, _note_unfinished([drawn.times], about)),
             draw_use(folder / "gpu_use.png", {"": drawn.use}, drawn.gpus, about),
             draw_gantt(folder / "hosts.png", cluster, about),
             draw_host_use(folder / "host_use.png", hosts, about),
@@ -92,9 +92,9 @@ def _draw_case(
     times = {label: pd.concat([each.times for each in group], ignore_index=True) for label, group in mine.items()}
     use = {label: group[0].use for label, group in mine.items()}
     first = f"seed {next(iter(mine.values()))[0].meta['seed']} of {seeds}" if seeds > 1 else ""
-    found = {label: merged(group) for label, group in mine.items() if any(each.found for each in group)}
+    found = {label: merge_stragglers(group) for label, group in mine.items() if any(each.found for each in group)}
     return [
-        draw_times(folder / "job_times.png", times, _unfinished(times.values(), pooled)),
+        draw_times(folder / "job_times.png", times, _note_unfinished(times.values(), pooled)),
         draw_ratios(folder / "job_ratios.png", pairs, table, baseline, about),
         draw_use(folder / "gpu_use.png", use, max(each.gpus for each in lot), _say(first, about)),
         draw_stragglers(folder / "stragglers.png", found, _say(EPISODES, pooled)),
@@ -102,7 +102,7 @@ def _draw_case(
     ]
 
 
-def merged(group: Sequence[Drawn]) -> Straggling:
+def merge_stragglers(group: Sequence[Drawn]) -> Straggling:
     """The stragglers of several runs in one table."""
     lot = [each.found for each in group if each.found]
     frames = [
@@ -113,7 +113,7 @@ def merged(group: Sequence[Drawn]) -> Straggling:
     return Straggling(frames[0], frames[1], counts, tuple(text for each in lot for text in each.unread))
 
 
-def _unfinished(times: Any, about: str) -> str:
+def _note_unfinished(times: Any, about: str) -> str:
     frames = list(times)
     jobs, done = sum(map(len, frames)), sum(int(frame["completed"].sum()) for frame in frames)
     more = f"{jobs - done} of {jobs} jobs did not complete: their times are infinite, and the curves end below 100 %"

@@ -10,8 +10,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from analysis.figures.cluster.curves import (
-    binned,
     distribution,
+    distribution_of_bins,
     draw_distribution,
     frame_distribution,
     keys_of,
@@ -51,7 +51,7 @@ def draw_stragglers(path: Path, found: Mapping[str, Straggling], about: str) -> 
         rows = each.deviations
         curves = {
             "straggler_frac": distribution(each.jobs["straggler_frac"] * 100),
-            "deviation_frac": binned(rows[rows["kind"] == "iteration"]),
+            "deviation_frac": distribution_of_bins(rows[rows["kind"] == "iteration"]),
             "iterations": distribution(each.episodes["iterations"]),
             "seconds": distribution(each.episodes["end_s"] - each.episodes["start_s"]),
         }
@@ -165,7 +165,7 @@ def _draw_shares(axes: Axes, table: pd.DataFrame, several: bool) -> None:
 
 def _by_servers(deviations: pd.DataFrame) -> dict[int, pd.DataFrame]:
     found = {number: deviations[deviations["kind"] == f"servers={number}"] for number in range(MOST_SERVERS + 1)}
-    return {number: binned(rows) for number, rows in found.items() if len(rows)}
+    return {number: distribution_of_bins(rows) for number, rows in found.items() if len(rows)}
 
 
 def _draw_by_servers(axes: Axes, curves: Mapping[int, pd.DataFrame]) -> None:

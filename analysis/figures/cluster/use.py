@@ -34,7 +34,7 @@ def draw_use(path: Path, use: Mapping[str, pd.DataFrame], gpus: int, about: str)
     page = new_page(3.2, about)
     above, below = page.subplots(2, 1, sharex=True, height_ratios=[3, 2])
     for label, frame in use.items():
-        lines = thinned(frame)
+        lines = thin_rows(frame)
         _draw_steps(above, lines, "gpus_used", looks[label], fill=len(use) == 1)
         _draw_steps(below, lines, "jobs_queued", looks[label], fill=len(use) == 1)
         shown.append(frame.assign(label=label))
@@ -53,7 +53,7 @@ def draw_use(path: Path, use: Mapping[str, pd.DataFrame], gpus: int, about: str)
     return save(page, path, pd.concat(shown, ignore_index=True))
 
 
-def thinned(frame: pd.DataFrame, most: int = MOST_POINTS) -> pd.DataFrame:
+def thin_rows(frame: pd.DataFrame, most: int = MOST_POINTS) -> pd.DataFrame:
     """At most ``most`` rows of ``t_s`` and values that hold until the next row; of more, means of equal times."""
     if len(frame) <= most:
         return frame

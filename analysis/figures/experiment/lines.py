@@ -29,7 +29,7 @@ def draw(path: Path, results: Results) -> Path:
     with styled():
         page, places = new_panels(2.7, caption_of(results, NOTE), len(each))
         for (level, mine), axes in zip(each, places, strict=True):
-            draw_lines(axes, numbered(mine.ours, results), numbered(mine.paper, results), look)
+            draw_lines(axes, add_numeric_axis(mine.ours, results), add_numeric_axis(mine.paper, results), look)
             axes.set_title("" if level is None else shown_name(level, drawn.names))
             axes.set_xlabel(drawn.along_label or str(drawn.along))
             if drawn.log:
@@ -46,7 +46,7 @@ def draw(path: Path, results: Results) -> Path:
     return save(page, path, whole.together)
 
 
-def numbered(table: pd.DataFrame, results: Results) -> pd.DataFrame:
+def add_numeric_axis(table: pd.DataFrame, results: Results) -> pd.DataFrame:
     """Adds ``x`` from the level of the horizontal axis and ``by`` from the other; drops non-numeric levels."""
     drawn = results.spec.figure
     x = pd.to_numeric(table[drawn.along], errors="coerce")

@@ -80,12 +80,12 @@ def _numbers(results: Results) -> pd.DataFrame:
         for name in measures:
             values = mine[name].dropna().tolist()
             found = (median(values), *(interval_of_times if name == PAIRED else interval)(values))
-            row |= dict(zip((name, f"{name}_low", f"{name}_high"), map(_rounded, found), strict=True))
+            row |= dict(zip((name, f"{name}_low", f"{name}_high"), map(_four_digits, found), strict=True))
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def _rounded(value: float) -> float:
+def _four_digits(value: float) -> float:
     return float(f"{value:.4g}")
 
 

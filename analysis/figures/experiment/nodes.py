@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from analysis.experiments.measures import server_rates
 from analysis.experiments.results import Results
-from analysis.figures.experiment.servers import binned
+from analysis.figures.experiment.servers import bin_rates
 from analysis.figures.experiment.workers import over_time
 from analysis.figures.page import new_page, save, styled
 from analysis.figures.style import PALETTE
@@ -22,7 +22,7 @@ def draw(path: Path, results: Results) -> Path:
     """Draw ``path``; writes its numbers as a CSV file next to it."""
     _, run = next(iter(results.records.values()))
     workers = over_time(run).rename(columns={"worker": "node"}).assign(role="worker")
-    servers = binned(server_rates(run), jct_s(run)).rename(columns={"server": "node"}).assign(role="server")
+    servers = bin_rates(server_rates(run), jct_s(run)).rename(columns={"server": "node"}).assign(role="server")
     with styled():
         page = new_page(4.4, f"seed {results.spec.seeds[0]}: {caption(results.metas)}")
         above, below = page.subplots(2, 1, sharex=True)

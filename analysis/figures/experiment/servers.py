@@ -30,7 +30,7 @@ def draw(path: Path, results: Results) -> Path:
         above, below = page.subplots(2, 1, sharex=True)
         for cell, run in results.records.values():
             level = cell.levels[by]
-            rates = binned(server_rates(run), jct_s(run))
+            rates = bin_rates(server_rates(run), jct_s(run))
             speed = throughput_over_time(run, BINS)
             draw_rates(above, rates, look[level].colour, shown_name(level, results.spec.figure.names))
             below.plot(speed["t"], speed["samples_per_s"], color=look[level].colour)
@@ -49,7 +49,7 @@ def draw(path: Path, results: Results) -> Path:
     return save(page, path, pd.concat(shown, ignore_index=True))
 
 
-def binned(rates: pd.DataFrame, end_s: float, bins: int = BINS) -> pd.DataFrame:
+def bin_rates(rates: pd.DataFrame, end_s: float, bins: int = BINS) -> pd.DataFrame:
     """``server``, ``t`` (middle of a bin), ``bpt_s`` (mean in the bin)."""
     width = end_s / bins
     place = (rates["t"] // width).clip(upper=bins - 1) if width > 0 else rates["t"] * 0

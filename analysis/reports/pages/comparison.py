@@ -13,7 +13,17 @@ from analysis.figures.names import shown_name
 from analysis.figures.style import colour_of
 from analysis.records.provenance import caption
 from analysis.reports.columns import relative
-from analysis.reports.console import MARKED, WORDS, Column, best_rows, columns, marked, number_text, plain, ratio_text
+from analysis.reports.console import (
+    MARKED,
+    WORDS,
+    Column,
+    best_rows,
+    columns,
+    mark_warned,
+    number_text,
+    plain,
+    ratio_text,
+)
 from analysis.reports.pages.document import Link, document, figures_html, notes_html, sections_html
 from analysis.reports.pages.links import run_cell, sweeps_html
 from analysis.reports.pages.table import Cell, Head, Place, table_html
@@ -108,7 +118,7 @@ def _head(name: str) -> Head:
 
 
 def _name(label: str, warned: int) -> Cell:
-    return Cell(marked(shown_name(label), warned), colour=colour_of(label))
+    return Cell(mark_warned(shown_name(label), warned), colour=colour_of(label))
 
 
 def _runs(runs: pd.DataFrame, out: Path) -> str:

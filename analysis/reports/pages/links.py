@@ -51,7 +51,7 @@ def files_html(path: Path, out: Path) -> str:
 
 def address(path: Path, out: Path) -> str:
     """The relative address of a file or directory, from a page in ``out``."""
-    return f"{quoted(os.path.relpath(path, out))}{'/' if path.is_dir() else ''}"
+    return f"{quote_path(os.path.relpath(path, out))}{'/' if path.is_dir() else ''}"
 
 
 def back_to_sweep(path: Path) -> list[Link]:
@@ -60,7 +60,7 @@ def back_to_sweep(path: Path) -> list[Link]:
     return [Link(address(sweep / "comparison" / PAGE, path.resolve()), "the sweep")] if sweep else []
 
 
-def quoted(path: str) -> str:
+def quote_path(path: str) -> str:
     """A path as an address; bytes that are not text come through, too."""
     from urllib.parse import quote
 

@@ -26,7 +26,7 @@ class Causes:
     waiting: dict[str, str] = field(default_factory=dict)
     """For each node a waiting order of an operator or the cluster, in words; a join waits under the name ``join``."""
 
-    def ordered(self, line: RawLine) -> None:
+    def note_orders(self, line: RawLine) -> None:
         """Remember what the commands of a line cause later."""
         for command in line.commands:
             kind, node = command.get("type"), str(command.get("node", ""))
@@ -62,7 +62,7 @@ class Causes:
                 return self.orders.pop(node, "")
         return ""
 
-    def deferred(self, line: RawLine) -> None:
+    def note_deferred(self, line: RawLine) -> None:
         """An order waits until all tasks continue."""
         note = line.note or {}
         order = str(note.get("order"))

@@ -27,7 +27,7 @@ class Iterations:
     waits: dict[str, list[float]] = field(default_factory=dict)
     """Seconds from a gradient to the next order, by the event that ended the wait."""
 
-    def arrived(self, seq: int, t: float, event: Fields) -> None:
+    def count_gradient(self, seq: int, t: float, event: Fields) -> None:
         """Count a gradient of the worker."""
         timings: dict[str, Any] = event.get("timings") or {}
         self.seqs.append(seq)
@@ -42,7 +42,7 @@ class Iterations:
         self.fates[APPLIED] -= 1
         self.fates["applied, then rolled back" + (f" ({why})" if why else "")] += 1
 
-    def waited(self, seconds: float, whom: str) -> None:
+    def count_wait(self, seconds: float, whom: str) -> None:
         """Count a wait that ``whom`` ended."""
         if seconds >= MIN_WAIT_S:
             self.waits.setdefault(whom, []).append(seconds)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from analysis.reports.story.lines import Fields, RawLine
 from analysis.reports.story.telling import Entry, Story
-from analysis.reports.story.words import named, note_in_words
+from analysis.reports.story.words import fields_text, note_in_words
 
 HOLDERS_SHOWN = 5
 
@@ -72,13 +72,13 @@ def _entries(  # noqa: C901 (a case for each note)
         case {"type": "Returned", "node": node}:
             yield f"gives {node} back", ""
         case {"type": "Reserved"}:
-            yield "is granted a reservation", named(note, "job", "demands")
+            yield "is granted a reservation", fields_text(note, "job", "demands")
         case {"type": "Refused"}:
-            yield "is refused a reservation", named(note, "job", "demands")
+            yield "is refused a reservation", fields_text(note, "job", "demands")
         case {"type": "Finished"}:
             yield note_in_words(note), ""
         case _:
-            yield f"{note.get('type')} ({named(note, 'job')})", ""
+            yield f"{note.get('type')} ({fields_text(note, 'job')})", ""
 
 
 def _holds_back(held: dict[str, int], enough: bool, policy: str) -> str:

@@ -137,7 +137,7 @@ class _Teller:
         if note.get("type") == "Rollback":
             self.reason_back = str(note.get("reason", ""))
         if note.get("type") == "Deferred":
-            self.causes.deferred(line)
+            self.causes.note_deferred(line)
         if note.get("type") == "Injecting":
             yield from self._windows(line, set(note.get("active", ())))
         elif note.get("type") == "LayoutChanged":
@@ -193,7 +193,7 @@ class _Teller:
         self.gradients[grad["id"]] = _Given(grad["worker"], line.t, line.seq, grad["version"], grad.get("samples", 0))
         if grad["worker"] == self.worker:
             self.known = True
-            self.iterations.arrived(line.seq, line.t, event)
+            self.iterations.count_gradient(line.seq, line.t, event)
             self.idle_since = line.t
         if self.subject == Node("gradient", (grad["id"],)):
             self.known = True
@@ -225,7 +225,7 @@ class _Teller:
     def _of_commands(self, line: RawLine) -> Iterator[Entry]:
         version = line.version - sum(command.get("type") == "Apply" for command in line.commands)
         why = reason_of(line, self.state, self.causes.of_timer(line.event or {}))
-        self.causes.ordered(line)
+        self.causes.note_orders(line)
         orders: dict[str, list[str]] = {}
         for command in line.commands:
             kind = command.get("type")
@@ -282,7 +282,7 @@ class _Teller:
 
     def _on_ordered(self, line: RawLine, command: Fields, why: str) -> Iterator[Entry]:
         if self.idle_since is not None:
-            self.iterations.waited(line.t - self.idle_since, _whom(line.event or {}))
+            self.iterations.count_wait(line.t - self.idle_since, _whom(line.event or {}))
             self.idle_since = None
         samples = command.get("num_samples")
         if samples != self.samples:

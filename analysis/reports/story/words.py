@@ -13,24 +13,24 @@ TEXT_LENGTH = 400
 """Longer values are cut; the line in the log has all of it."""
 
 
-def named(fields: Mapping[str, Any], *without: str) -> str:
+def fields_text(fields: Mapping[str, Any], *without: str) -> str:
     """Fields as ``name value, name value``, without those that are named and those that are empty."""
     said = [
-        f"{name} {shown(value)}"
+        f"{name} {value_text(value)}"
         for name, value in fields.items()
         if name not in ("type", "t", *without) and value not in (None, "", [], {})
     ]
     return ", ".join(said)
 
 
-def shown(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value of the record as text of bounded length."""
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list):
-        text = f"[{', '.join(map(shown, value))}]"
+        text = f"[{', '.join(map(value_text, value))}]"
     elif isinstance(value, dict):
-        text = f"({named(value)})"
+        text = f"({fields_text(value)})"
     else:
         text = str(value)
     return text if len(text) <= TEXT_LENGTH else f"{text[:TEXT_LENGTH]}..."
@@ -73,7 +73,7 @@ OF_SUBJECT = ("node", "task", "role", "id")
 
 def event_in_words(event: Fields) -> str:
     """The event that caused a decision, as a clause: ``gradient 17 of worker:1 arrived``."""
-    return _sentence(EVENTS, event) or " ".join((str(event.get("type", "an event")), named(event))).strip()
+    return _sentence(EVENTS, event) or " ".join((str(event.get("type", "an event")), fields_text(event))).strip()
 
 
 def command_in_words(command: Fields) -> str:
@@ -82,13 +82,13 @@ def command_in_words(command: Fields) -> str:
         case {"type": "Compute", "num_samples": samples}:
             return f"the strategy orders a gradient of {samples} samples"
         case _:
-            said = named(command, "node")
+            said = fields_text(command, "node")
             return f"the strategy orders {command.get('type', 'a command')}" + (f" ({said})" if said else "")
 
 
 def note_in_words(note: Fields) -> str:
     """A fact of the runtime: a sentence, or its type and fields."""
-    said = named(note, *OF_SUBJECT)
+    said = fields_text(note, *OF_SUBJECT)
     return _sentence(NOTES, note) or f"{note.get('type', 'a note')}" + (f" ({said})" if said else "")
 
 
@@ -117,7 +117,7 @@ def change_of_state(before: Fields | None, after: Fields | None) -> str:
     before = before or {}
     changed = {name: value for name, value in after.items() if before.get(name) != value}
     news = {name: value for name, value in changed.items() if not _counts(before.get(name), value)}
-    return named(news)
+    return fields_text(news)
 
 
 def _counts(before: Any, after: Any) -> bool:

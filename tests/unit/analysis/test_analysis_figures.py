@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from analysis.figures.convergence import NARROW_IN, draw_convergence, stacked_labels
-from analysis.figures.names import GROUPS, NAMES, named, shown_case, shown_name
-from analysis.figures.page import Form, captioned, drawn_as, new_page, save, styled
+from analysis.figures.names import GROUPS, NAMES, shown_case, shown_name, use_names
+from analysis.figures.page import Form, draw_captions, drawn_as, new_page, save, styled
 from analysis.figures.single import draw_run
 from analysis.figures.style import DPI, STRATEGY_COLOURS, colour_of, looks
 from analysis.figures.time_axis import time_axis
@@ -83,7 +83,7 @@ def test_a_figure_for_a_paper_says_where_it_is_from_in_its_metadata(tmp_path: Pa
     assert b"live runtime, seed 7" in (tmp_path / "figure.svg").read_bytes()
     assert (tmp_path / "figure.txt").read_text() == "live runtime, seed 7\n"
     assert (tmp_path / "figure.csv").exists()
-    with styled(), captioned():  # and from here on one format
+    with styled(), draw_captions():  # and from here on one format
         save(new_page(2.0, "of a page"), tmp_path / "other.png", shown)
     assert not (tmp_path / "other.pdf").exists()
     with Image.open(tmp_path / "other.png") as picture:
@@ -149,7 +149,7 @@ def test_a_choice_has_the_name_of_its_value_and_all_else_of_the_whole() -> None:
     }
     for case, said in {**cases, "lr=rack": "lr=rack", "targets=[rack, 4]": "targets=[rack, 4]", "": ""}.items():
         assert shown_case(case, names) == said
-        with named(names):
+        with use_names(names):
             assert shown_case(case) == said
 
 

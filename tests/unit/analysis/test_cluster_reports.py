@@ -16,9 +16,9 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from analysis.figures.cluster.curves import binned, distribution, looks_of
+from analysis.figures.cluster.curves import distribution, distribution_of_bins, looks_of
 from analysis.figures.cluster.stragglers import cause_shares
-from analysis.figures.cluster.use import draw_host_use, thinned
+from analysis.figures.cluster.use import draw_host_use, thin_rows
 from analysis.figures.page import styled
 from analysis.measures.cluster.comparing import cluster_table, cluster_warnings, compare_clusters_table, paired_jobs
 from analysis.measures.cluster.labels import cluster_labels, settings_of
@@ -273,13 +273,13 @@ def test_labels_name_what_varies() -> None:
 def test_distributions_count_infinite_values_and_thinned_steps_keep_their_area() -> None:
     curve = distribution(pd.Series([2.0, inf, 1.0, nan, inf]))
     assert curve.to_numpy().tolist() == [[1.0, 0.25], [2.0, 0.5]]
-    bins = binned(pd.DataFrame({"up_to": [0.1, 0.2, inf], "count": [1, 2, 1]}))
+    bins = distribution_of_bins(pd.DataFrame({"up_to": [0.1, 0.2, inf], "count": [1, 2, 1]}))
     assert bins.to_numpy().tolist() == [[0.1, 0.25], [0.2, 0.75]]
     frame = pd.DataFrame({"t_s": [float(t) for t in range(1001)], "gpus_used": [t % 7 for t in range(1001)]})
-    few = thinned(frame, most=50)
+    few = thin_rows(frame, most=50)
     assert len(few) == 50
     assert few["gpus_used"].sum() * 20.0 == pytest.approx(frame["gpus_used"][:-1].sum())
-    assert thinned(frame, most=2000) is frame
+    assert thin_rows(frame, most=2000) is frame
 
 
 def test_causes_as_shares() -> None:

@@ -23,7 +23,7 @@ from analysis.experiments.spec import Drawing, cells, load_spec
 from analysis.figures import elastic
 from analysis.figures.bars import number_text
 from analysis.figures.experiment import bars, curves, loss
-from analysis.figures.experiment.servers import binned
+from analysis.figures.experiment.servers import bin_rates
 from analysis.figures.experiment.workers import OTHERS, RESTARTED, over_time, roles
 from analysis.figures.style import level_looks, looks
 from analysis.records.load import Run, load_run
@@ -169,7 +169,7 @@ def test_a_restarted_worker_is_told_apart_and_leaves_a_gap(tmp_path: Path) -> No
 
 def test_bins_are_means_and_numbers_have_the_digits_that_matter() -> None:
     rates = pd.DataFrame({"t": [0.1, 0.2, 0.9], "server": [0, 0, 0], "bpt_s": [1.0, 3.0, 5.0]})
-    assert binned(rates, 1.0, bins=2)[["t", "bpt_s"]].to_numpy().tolist() == [[0.25, 2.0], [0.75, 5.0]]
+    assert bin_rates(rates, 1.0, bins=2)[["t", "bpt_s"]].to_numpy().tolist() == [[0.25, 2.0], [0.75, 5.0]]
     texts = {106240.2: "106240", 999.94: "999.9", 24.06: "24.1", 0.0131: "0.013", 0.0: "0", 0.7: "0.70", 0.997: "1.0"}
     assert {value: number_text(value) for value in texts} == texts
 

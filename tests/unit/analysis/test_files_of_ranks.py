@@ -13,7 +13,7 @@ import pytest
 from analysis.logs.reading import Reading, read_log
 from analysis.logs.several import left_out
 from analysis.logs.step_log import LogError, StepLog
-from reading.unpacked import READ, unpacked
+from reading.unpacked import READ, open_unpacked
 
 RANKS, STEPS = 12, 24
 WORK_S = 0.3 + 0.001 * np.arange(STEPS)[:, None] + 0.01 * np.arange(RANKS)
@@ -136,7 +136,7 @@ def test_the_part_of_a_file_that_is_read_grows_to_all_of_it(tmp_path: Path) -> N
     path.write_bytes(bytes(5 << 20))
     token = READ.set(lambda _, part: told.append(part))
     try:
-        with unpacked(path, 1 << 30) as file:
+        with open_unpacked(path, 1 << 30) as file:
             assert len(file.read()) == 5 << 20
     finally:
         READ.reset(token)

@@ -131,9 +131,9 @@ def test_a_damaged_database_a_compressed_one_and_one_that_repeats_texts_are_one_
 def test_only_queries_are_allowed_and_they_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = profile(tmp_path / "a.sqlite")
     for text in ("ATTACH 'b.db' AS b", "CREATE TEMP TABLE c (d)", "PRAGMA journal_mode", "DELETE FROM StringIds"):
-        with pytest.raises(LogError, match="is no profile"), nsight._opened(path) as database:
+        with pytest.raises(LogError, match="is no profile"), nsight._open_database(path) as database:
             database.rows(f"{text} --")
     monkeypatch.setattr(nsight, "MOST_OPERATIONS", 3 * nsight.CHECKED_EVERY)
     endless = "SELECT count(*) FROM " + ", ".join(f"NVTX_EVENTS t{place}" for place in range(12))
-    with pytest.raises(LogError, match="interrupted"), nsight._opened(path) as database:
+    with pytest.raises(LogError, match="interrupted"), nsight._open_database(path) as database:
         database.rows(endless)

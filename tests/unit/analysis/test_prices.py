@@ -19,7 +19,7 @@ from analysis.measures.ranking import saved_per_step
 from analysis.measures.rent_or_buy import restart_after
 from analysis.measures.straggling import Straggling, straggling
 from analysis.records.load import load_run
-from analysis.reports.cures import ALIGN, BALANCE, RULE, cures, price_sheet, restart_lines, unpriced
+from analysis.reports.cures import ALIGN, BALANCE, RULE, cures, price_sheet, restart_lines, unpriced_lines
 from tests.support.cli import run_cli
 
 C, L, P = 0.5, 2.0, 40
@@ -198,7 +198,7 @@ def test_a_straggler_that_has_ended_is_neither_restarted_nor_priced() -> None:
     own_s[100:200, 3] *= 2.0
     log, found = log_of(own_s), found_in(own_s)
     assert restart_lines(log, found, 10.0, "assumed") == []
-    assert unpriced(log, found) == [
+    assert unpriced_lines(log, found) == [
         "rank 3: cannot be priced, because it was slow once and is not any more",
         "moving a loader: cannot be priced, because the log has no seconds of loading",
     ]
@@ -228,10 +228,10 @@ def test_slow_steps_of_changing_ranks_have_no_price_and_a_calm_job_has_no_line()
         own_s[rng.choice(STEPS, 3, replace=False), rank] += L
     log, found = log_of(own_s), found_in(own_s)
     assert cures(log, found, 10.0) == []
-    assert unpriced(log, found) == [
+    assert unpriced_lines(log, found) == [
         "slow steps of changing ranks: cannot be priced, because the log does not say what they share"
     ]
-    assert unpriced(log_of(usual(16)), found_in(usual(16))) == []
+    assert unpriced_lines(log_of(usual(16)), found_in(usual(16))) == []
 
 
 def test_loaders_that_hide_each_other_have_a_price_together() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.docs.docs_site import LINK, PAGES, method_cards, relinked, with_methods
+from scripts.docs.docs_site import LINK, PAGES, method_cards, relink, with_methods
 from tests.support.runs import ROOT
 
 DOCS = ROOT / "docs"
@@ -68,11 +68,11 @@ def test_every_page_is_in_the_navigation_once() -> None:
 
 def test_links_are_those_of_the_site() -> None:
     ours = "[a](docs/data.md#x) [b](LICENSE) ![c](docs/images/report.png)"
-    assert relinked(ours, "index.md") == "[a](data.md#x) b ![c](images/report.png)"
+    assert relink(ours, "index.md") == "[a](data.md#x) b ![c](images/report.png)"
     ours = "[a](ssp.md) [b](../../DESIGN.md) [c](../virtual.md)"
-    assert relinked(ours, "methods/bsp.md") == "[a](ssp.md) [b](../DESIGN.md) [c](../virtual.md)"
+    assert relink(ours, "methods/bsp.md") == "[a](ssp.md) [b](../DESIGN.md) [c](../virtual.md)"
     ours = "[a](https://a.b) [b](#c) [d](../README.md)"
-    assert relinked(ours, "virtual.md") == "[a](https://a.b) [b](#c) [d](index.md)"
+    assert relink(ours, "virtual.md") == "[a](https://a.b) [b](#c) [d](index.md)"
 
 
 def test_a_page_begins_with_the_question_that_it_answers() -> None:

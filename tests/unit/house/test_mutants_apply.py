@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from scripts.compiling import SUFFIXES
-from scripts.mutation.operators import planted, read_lists, said, tree_of, written
+from scripts.mutation.operators import make_written, one_line, plant, read_lists, tree_of
 from tests.support.runs import ROOT
 
 mutants = cache(read_lists)
@@ -18,19 +18,19 @@ def test_every_mutant_applies_and_is_python_or_c() -> None:
     """Whether it compiles, C says when it is planted."""
     assert len(mutants()) > 100
     for mutant in mutants():
-        text = planted((ROOT / mutant.file).read_text(), mutant)
+        text = plant((ROOT / mutant.file).read_text(), mutant)
         if mutant.file.endswith(".py"):
             assert tree_of(text) is not None, mutant.name
         else:
             assert mutant.file.endswith(SUFFIXES), mutant.name
         assert bool(mutant.breaks) != bool(mutant.equivalent), mutant.name
-    assert max(Counter((mutant.file, mutant.line, said(mutant.new)) for mutant in mutants()).values()) == 1
+    assert max(Counter((mutant.file, mutant.line, one_line(mutant.new)) for mutant in mutants()).values()) == 1
 
 
 def test_a_text_that_is_gone_or_there_twice_is_refused() -> None:
     for text, times in (("y = 1\n", 0), ("x = 1\nx = 1\n", 2)):
         with pytest.raises(ValueError, match=rf"a\.py: 'x = 1' stands there {times} times; it must be once"):
-            written("a.py", text, "x = 1", "x = 2")
-    lost = written("a.py", "y = 0\nx = 1\n", "x = 1", "x = 2")
+            make_written("a.py", text, "x = 1", "x = 2")
+    lost = make_written("a.py", "y = 0\nx = 1\n", "x = 1", "x = 2")
     with pytest.raises(ValueError, match=r"a\.py:2: x = 1  ->  x = 2: these lines are not there"):
-        planted("y = 0\nx = 2\n", lost)
+        plant("y = 0\nx = 2\n", lost)

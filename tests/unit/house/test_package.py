@@ -74,7 +74,7 @@ def test_what_is_shipped_imports_only_what_is_shipped() -> None:
     folders = {folder.replace("/", ".") for folder in packing.LOOSE}
     for path in paths:
         text = path.read_text()
-        for name in packing.imported(ast.parse(text)) if re.search(r"\b(scripts|tests)\b", text) else ():
+        for name in packing.imported_modules(ast.parse(text)) if re.search(r"\b(scripts|tests)\b", text) else ():
             if name.partition(".")[0] in (*packing.ROOTS, "stragglab"):
                 assert {name, name.rpartition(".")[0]} & known or name in folders, (path, name)
 

@@ -36,7 +36,7 @@ from scripts.measure.planted_jobs import (
     Noise,
     Simulation,
     Truth,
-    drawn,
+    draw_jobs,
     hosted_by,
     in_turn,
     one_by_one,
@@ -59,7 +59,7 @@ def noises(truth, seed=0):
     return [Noise(truth, step, seed) for step in range(STEPS)]
 
 
-@pytest.mark.parametrize("truth", drawn(12), ids=lambda one: f"{one.cause}-{one.seed}")
+@pytest.mark.parametrize("truth", draw_jobs(12), ids=lambda one: f"{one.cause}-{one.seed}")
 def test_a_planted_job_takes_as_long_as_in_the_simulation(truth):
     plan = planned(truth)
     assert plan.step_s.tolist() == pytest.approx(
@@ -189,7 +189,7 @@ def test_divided_stages_have_equal_work():
     assert divided(planned(truth)).mean_s == pytest.approx(run_s(level, usual(truth), noises(truth)[:1]))
 
 
-@pytest.mark.parametrize("truth", drawn(6, seed=7), ids=lambda one: one.cause)
+@pytest.mark.parametrize("truth", draw_jobs(6, seed=7), ids=lambda one: one.cause)
 @pytest.mark.long(like="test_a_planted_job_takes_as_long_as_in_the_simulation")
 def test_the_first_cure_of_planted_jobs_is_the_best(truth):
     outcome = validation.outcome_of(truth)

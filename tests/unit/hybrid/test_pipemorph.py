@@ -19,7 +19,7 @@ def figures():
 
 @pytest.fixture(scope="module")
 def pairs(figures):
-    return validation.predicted(figures)
+    return validation.predictions(figures)
 
 
 def errors(pairs, *schedules):

@@ -17,7 +17,7 @@ import pytest
 from runtime.live.machines.mechanisms import Missing
 from scripts.gpu import gpu_measurements as measurements
 from scripts.gpu import gpu_session, measure_gpu
-from scripts.gpu.gpu_measurements import NUM_WORKERS, PARTS, SIZES, live_jobs, predicted, virtual_jobs
+from scripts.gpu.gpu_measurements import NUM_WORKERS, PARTS, SIZES, live_jobs, predicted_jobs, virtual_jobs
 from scripts.gpu.gpu_session import ENDED, run_step
 from scripts.gpu.gpu_steps import Step, steps
 from stragglab.grids.grid import JobFailed
@@ -154,7 +154,7 @@ def test_the_jobs_of_both_devices_are_the_same_but_for_their_size(tmp_path: Path
     for device, found in jobs.items():
         assert all(f"backend.device={device}" in words for words in found.values())
         assert all(sum(word.startswith("straggler=") for word in words) == 1 for words in found.values())
-    assert list(predicted("fake", live=False)) == ["bsp", "asp", "bsp_hog"]
+    assert list(predicted_jobs("fake", live=False)) == ["bsp", "asp", "bsp_hog"]
     virtual = virtual_jobs("fake", Path("/images"), Path("/costs.yaml"))
     assert all(not word.startswith("backend.device") for words in virtual.values() for word in words)
     assert {measurements.part_of(name) for name in jobs["cuda"]} == set(measurements.PARTS)
@@ -173,7 +173,7 @@ def test_launches_and_parts_of_an_iteration_are_medians_in_milliseconds() -> Non
     rows = [{"samples": 8, **{name: scale * (i + 1) for i, name in enumerate(names)}} for scale in (1e-3, 2e-3, 9e-3)]
     run: Any = SimpleNamespace(tables=SimpleNamespace(iterations=pd.DataFrame([*rows, {"samples": 0}])))
     found = "waiting 2.00, loading 4.00, pulling 6.00, computing 8.00, sending 10.00 (of it copies 12.00)"
-    assert measurements.spent(run).found == found
+    assert measurements.iteration_parts(run).found == found
 
 
 def ended(seconds: float) -> Any:
@@ -238,6 +238,6 @@ def test_what_is_not_complete_has_no_row(monkeypatch: pytest.MonkeyPatch) -> Non
     some |= dict.fromkeys(("fit_16", "alone_2"))
     row = measurements.Row("stragglers", "", "", None)
     monkeypatch.setattr(measurements, "gpu_stragglers", lambda run: row)
-    monkeypatch.setattr(measurements, "spent", lambda run: row._replace(what="parts"))
+    monkeypatch.setattr(measurements, "iteration_parts", lambda run: row._replace(what="parts"))
     assert [one.what for one in measurements.rows("fake", some)] == ["stragglers", "parts", "fidelity of JCT, asp"]
     assert list(measurements.rows("fake", {})) == []

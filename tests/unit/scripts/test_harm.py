@@ -16,7 +16,7 @@ from analysis.figures.experiment.map import doublings
 from analysis.measures import harm
 from analysis.measures.metrics import jct_s
 from analysis.records.load import load_run
-from analysis.reports.harm import explained, shown, tables
+from analysis.reports.harm import cell_text, reason_lines, tables
 from runtime.config.command_line import parse_arguments
 from runtime.config.compose import composing
 from runtime.config.parse import Config, parse
@@ -168,7 +168,7 @@ def test_a_cell_is_the_median_over_the_seeds_and_bsp_is_none() -> None:
 def test_what_counts_as_harm(outcome: str, jct_s: float, harmed: bool, text: str) -> None:
     """Nobody may hide behind a job that came to no end."""
     (cell,) = cells_of(jobs_of([("asp", 0, outcome, jct_s)]))
-    assert (cell.harmed, shown(cell, {})) == (harmed, text)
+    assert (cell.harmed, cell_text(cell, {})) == (harmed, text)
     assert bool(harm.unexplained([cell], {})) == harmed
 
 
@@ -193,7 +193,7 @@ def test_the_page_says_why() -> None:
     cells = cells_of(jobs_of([*((name, 0, "done", jct_s) for name, jct_s in rows), ("lgc", 0, "refused", 1.0)]))
     slow = harm.Reason(("none",), 1.25, "It is slow.")
     reasons = {"lb_bsp": (slow,), "asp": (slow,)}
-    text = "\n".join([*tables(cells, reasons), *explained(cells, reasons)])
+    text = "\n".join([*tables(cells, reasons), *reason_lines(cells, reasons)])
     assert "| asp | **1.10** |" in text
     assert "\n- **lb_bsp, asp** under none (1.10 to 1.20): It is slow.\n" in text
     assert "\n- **first_k** under none (1.30): **No reason known.**\n" in text

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from scripts.compiling import is_c
-from scripts.mutation.coverage_of_tests import Coverage, declared, statement
-from scripts.mutation.operators import Mutant, Operators, draw, read_lists, repair, said, written
+from scripts.mutation.coverage_of_tests import Coverage, declared_names, statement
+from scripts.mutation.operators import Mutant, Operators, draw, make_written, one_line, read_lists, repair
 from tests.support.runs import ROOT
 
 SOURCE = '''"""Signs + numbers."""
@@ -65,7 +65,7 @@ def row(project: Path) -> list[str]:
 
 def test_what_operators_make_of_a_line_is_valid_if_it_could_matter(project: Path) -> None:
     operators = Operators(project, "runtime/sign.py")
-    of_line = {line: [said(mutant.new) for mutant in operators.of_line(line)] for line in range(1, 11)}
+    of_line = {line: [one_line(mutant.new) for mutant in operators.of_line(line)] for line in range(1, 11)}
     assert "if number <= 0:" in of_line[6]
     assert of_line[5] == [], "annotations and names of arguments are the type checker's"
     for mutant in operators.of_line(1):
@@ -79,7 +79,7 @@ def test_what_operators_make_of_a_line_is_valid_if_it_could_matter(project: Path
         ("int | float", "int & float", False),
         ("return -1", "break", False),
     ):
-        assert operators.is_valid(written("runtime/sign.py", SOURCE, old, new)) == valid, new
+        assert operators.is_valid(make_written("runtime/sign.py", SOURCE, old, new)) == valid, new
 
 
 def test_a_draw_is_the_beginning_of_a_longer_one_and_knows_no_other_file(project: Path) -> None:
@@ -150,7 +150,7 @@ def test_what_is_declared_is_tested_by_who_mentions_it(project: Path) -> None:
     path.write_text(
         "class Sign:\n    plus: int = 1\n    minus: int = 2\n\n    def of(self):\n        return self.minus\n"
     )
-    assert [declared(path, line) for line in (1, 2, 3, 6)] == [{"Sign"}, {"plus"}, {"minus"}, set()]
+    assert [declared_names(path, line) for line in (1, 2, 3, 6)] == [{"Sign"}, {"plus"}, {"minus"}, set()]
     rows = [("test_imports.py", 1.0, [1, 2, 3, 5]), ("test_uses.py", 2.0, [1, 2, 3, 5, 6])]
     coverage = recorded(project, *rows)
     assert coverage.tests_of(Mutant("runtime/sign.py", 3, "x\n", "y\n")) == ["test_uses.py", "test_imports.py"]

@@ -38,8 +38,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_file_is_fitted_that_star_ml_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    drawn = list(train_modes.drawn(3, 40))
-    assert drawn == list(train_modes.drawn(3, 40)) != list(train_modes.drawn(4, 40))
+    drawn = list(train_modes.draw_questions(3, 40))
+    assert drawn == list(train_modes.draw_questions(3, 40)) != list(train_modes.draw_questions(4, 40))
     for one in drawn:
         assert 4 <= len(one.times_s) <= 16
         assert max(one.times_s) > 1.2 * min(one.times_s)
@@ -62,7 +62,7 @@ def test_a_file_is_fitted_that_star_ml_takes(tmp_path: Path, capsys: pytest.Capt
 
 def test_decisions_of_a_run_are_read(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (run,) = (train_modes.load_run(path) for path in train_modes.find_runs(runs))
-    found = list(train_modes.recorded(run))
+    found = list(train_modes.recorded_questions(run))
     assert len(found) > 10
     assert {(len(one.times_s), one.phi_samples) for one in found} == {(4, 300.0)}
     assert max(max(one.times_s) / min(one.times_s) for one in found) == pytest.approx(6.0, rel=0.2)

@@ -13,7 +13,7 @@ import pytest
 
 from runtime.errors import ConfigError
 from scripts.measure import validate_scale
-from scripts.measure.validate_scale import OF_PAIRS, Job, fetch, jobs, main, measured, pairs, table_of
+from scripts.measure.validate_scale import OF_PAIRS, Job, fetch, jobs, main, pairs, read_measured, table_of
 from tests.support.runs import ROOT
 
 FETCHED = os.environ.get("STRAGGLAB_MLPERF_SCALE")
@@ -63,7 +63,7 @@ def test_a_log_is_fetched_once_and_must_be_the_published_one(published: Path) ->
 
 
 def test_larger_jobs_are_predicted_from_the_smallest(published: Path) -> None:
-    found = list(pairs([measured(job, fetch(job, published / "logs", source(published))) for job in jobs()]))
+    found = list(pairs([read_measured(job, fetch(job, published / "logs", source(published))) for job in jobs()]))
     assert [(pair.small.job.gpus, pair.large.job.gpus) for pair in found] == [(64, 128), (64, 256)]
     pair = found[1]
     assert [one.job.path for one in pair.repeats] == ["256_1.txt"]
@@ -95,7 +95,7 @@ def test_the_page_and_its_figure_are_written(published: Path, monkeypatch: pytes
 
 
 def test_the_page_lists_what_is_not_explained(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = list(pairs([measured(job, fetch(job, published / "logs", source(published))) for job in jobs()]))
+    found = list(pairs([read_measured(job, fetch(job, published / "logs", source(published))) for job in jobs()]))
     monkeypatch.setattr(validate_scale, "EXPLAINED", 1e6)
     assert [row.split(" | ")[-1] for row in table_of(found)[2:]] == ["yes |", "yes |"]
     monkeypatch.setattr(validate_scale, "ALWAYS_LISTED", "another")
@@ -107,7 +107,7 @@ def test_the_page_lists_what_is_not_explained(published: Path, monkeypatch: pyte
 @pytest.mark.skipif(not FETCHED, reason="needs the logs: STRAGGLAB_MLPERF_SCALE=data/raw/mlperf")
 def test_the_laws_hold_for_published_jobs() -> None:
     folder = Path(FETCHED or "")
-    found = list(pairs([measured(job, fetch(job, folder, "file:///nowhere")) for job in jobs()]))
+    found = list(pairs([read_measured(job, fetch(job, folder, "file:///nowhere")) for job in jobs()]))
     assert len(found) == 22
     for pair in found:
         assert pair.distances["laws"] <= pair.best + pair.halves

@@ -28,7 +28,7 @@ class WideDeep(keras.Model):  # type: ignore[misc]  # Keras has no types
 
     def call(self, rows: Any, training: bool = False) -> Any:
         dense, hashed, places = split(rows, self.fields)
-        wide = weighted(self.wide, dense, places)
+        wide = linear_part(self.wide, dense, places)
         for number, (first, second) in enumerate(self.crosses):
             pair = (hashed[:, first] * CROSS_FACTOR + hashed[:, second]) % self.buckets
             wide += self.wide(pair + self.fields.features + number * self.buckets)[:, 0]
@@ -58,7 +58,7 @@ class XDeepFM(keras.Model):  # type: ignore[misc]
         embedded = tf.concat([numbers, self.table(places + self.fields.num_dense)], axis=1)
         explicit = self.interactions(self._interact(tf.transpose(embedded, (0, 2, 1))))
         deep = self.deep(tf.reshape(embedded, [-1, self.fields.count * self.table.output_dim]), training=training)
-        return weighted(self.linear, dense, places) + (explicit + deep)[:, 0] + self.bias
+        return linear_part(self.linear, dense, places) + (explicit + deep)[:, 0] + self.bias
 
     def _interact(self, embedded: Any) -> Any:
         """[batch, embedding, fields] to the sums of all feature maps [batch, maps of all layers]."""
@@ -77,7 +77,7 @@ def split(rows: Any, fields: Fields) -> tuple[Any, Any, Any]:
     return tf.cast(dense, tf.float32), hashed, hashed + tf.constant(fields.offsets, tf.int64)
 
 
-def weighted(table: Any, dense: Any, places: Any) -> Any:
+def linear_part(table: Any, dense: Any, places: Any) -> Any:
     """The linear part, [batch]; the table's first rows are for the numbers."""
     count = dense.shape[1]
     numbers = tf.linalg.matvec(dense, table(tf.range(count))[:, 0])

@@ -30,7 +30,7 @@ class WideDeep(nn.Module):
         ids, values = split(rows, self.fields)
         dense = values[:, : self.fields.num_dense]
         places = ids[:, self.fields.num_dense :] - self.fields.num_dense
-        wide = weighted(self.wide, ids, values) + self._cross(rows)
+        wide = linear_part(self.wide, ids, values) + self._cross(rows)
         deep = self.deep(torch.cat([dense, self.table(places).flatten(1)], dim=1)).squeeze(1)
         total: Tensor = wide + deep + self.bias
         return total
@@ -64,7 +64,7 @@ class XDeepFM(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         ids, values = split(rows, self.fields)
         embedded = self.table(ids) * values[:, :, None]
-        linear = weighted(self.linear, ids, values)
+        linear = linear_part(self.linear, ids, values)
         explicit = self.interactions(self._interact(embedded)).squeeze(1)
         total: Tensor = linear + explicit + self.deep(embedded.flatten(1)).squeeze(1) + self.bias
         return total
@@ -88,7 +88,7 @@ def split(rows: Tensor, fields: Fields) -> tuple[Tensor, Tensor]:
     return ids, torch.cat([dense.float(), torch.ones(hashed.shape, device=rows.device)], dim=1)
 
 
-def weighted(table: nn.Embedding, ids: Tensor, values: Tensor) -> Tensor:
+def linear_part(table: nn.Embedding, ids: Tensor, values: Tensor) -> Tensor:
     """The linear part of a click model: [batch]."""
     total: Tensor = (table(ids).squeeze(2) * values).sum(1)
     return total
