@@ -23,7 +23,7 @@ RULES = {
     "a word of our own": r"\b(?:un)?lawful\b|\bbeyond doubt\b|\balive\b|\btold\b|\banew\b|\bof no use\b",
 }
 """What breaks a rule of docs/style.md, as a regular expression over a paragraph, code in quotes left out."""
-MOST = {"pages": (2, 6, 2), "code": (34, 19, 1)}
+MOST = {"pages": (2, 5, 2), "code": (29, 19, 1)}
 """How many there may be, by rule. Lower a number when you have lowered its count; never raise one."""
 STYLE = ROOT / "docs" / "style.md"
 """Shows what not to write."""
