@@ -19,7 +19,7 @@ INSTALLED = bool(PREFIX)
 ROOT = Path(__file__).resolve().parents[1]
 """The folder with ``conf/``, ``run.py`` and our modules."""
 NAME = "stragglab" if INSTALLED else "run.py"
-"""Of the program, in messages."""
+"""Name of the program in messages."""
 
 
 def command() -> str:

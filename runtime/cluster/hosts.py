@@ -26,7 +26,7 @@ BITS_PER_MBIT = 1e6
 MIN_CORES = 0.01
 """Cores of this machine per host: the kernel refuses less than 1 ms of a 100 ms quota period."""
 USUAL_PERIOD_S = 0.01
-"""Of processor quotas, where nothing else is set: short, so that a quota looks like a slower processor and not like
+"""Period of processor quotas unless another is set: short, so that a quota looks like a slower processor and not like
 long pauses. Records say only others."""
 
 Spread = Literal["spread", "pack"]

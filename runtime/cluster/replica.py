@@ -20,10 +20,10 @@ from runtime.hybrid.step import Step
 
 REPLICA = "cluster.replica"
 MOST_PASSES = 200_000
-"""Of a step: more would take a minute of every new size of a batch."""
+"""Passes of a step: more would take a minute of every new size of a batch."""
 
 MOST_RANKS = 100_000
-"""Of a worker."""
+"""Ranks of a worker."""
 
 Count = Annotated[int, Meta(ge=1)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -34,7 +34,7 @@ class SlowRank(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     stage: Annotated[int, Meta(ge=0)]
     factor: Positive
-    """By which their passes take longer."""
+    """Factor by which their passes take longer."""
     worker: Annotated[int, Meta(ge=0)] | None = None
     tensor: Annotated[int, Meta(ge=0)] | None = None
 
@@ -67,7 +67,7 @@ class Inside(NamedTuple):
     """The disturbances inside a replica at some time."""
 
     slowdown_frac: float = 0.0
-    """Of all ranks."""
+    """Slow-down of all ranks."""
     ranks: tuple[DisturbedRank, ...] = ()
     """Ranks with further disturbances, which come on top of that."""
     links: tuple[tuple[int, int, float], ...] = ()

@@ -17,7 +17,7 @@ from runtime.errors import ConfigError
 SETTING = "topology.trace_dir"
 NAME = re.compile(r"(\d{1,4})\.et$")
 MOST_BYTES = 4 * MIB
-"""Of a trace, unpacked."""
+"""Size of a trace, unpacked."""
 MOST_RANKS = 256
 MOST_MESSAGES = 100_000
 

@@ -28,7 +28,7 @@ SELECTED = re.compile(r"\$\{oc\.select:(\.*)([A-Za-z_][\w.]*)(?:,\s*(?:null|None
 """The same, where there may be no such setting; our own ``conf/`` has them."""
 CHOICE = re.compile(r"(?!\.)[\w.+-]+(/(?!\.)[\w.+-]+)*")
 MAX_HOPS = 8
-"""Of references to references."""
+"""Most references from one to the next."""
 _NOTHING = object()
 
 

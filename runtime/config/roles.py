@@ -44,7 +44,7 @@ WITHIN = {
     "runtime": ("runtime.",),
     "analysis": ("analysis.",),
 }
-"""Of which of our folders the parts of an object are, by its own folder; a user's own class may have any of them."""
+"""For each folder of an object, the folders that its parts may be from; a user's own class may have any of them."""
 
 
 def refuse_room(target: str, path: str, owner: type | None) -> None:

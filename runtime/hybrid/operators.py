@@ -30,9 +30,9 @@ CLOCK_ERROR_S = 0.010
 
 
 MOST_OPERATORS = 200_000
-"""Of a step."""
+"""Operators of a step."""
 MOST_CELLS = 4
-"""Of a table by operator and step, for each row: most cells of whole steps have one."""
+"""Cells of a table by operator and step, for each row: most cells of whole steps have one."""
 
 
 class Operator(NamedTuple):

@@ -23,7 +23,7 @@ from runtime.hybrid.waiting import Waits, waits_of
 
 SENDS = ("free", "blocking", "channel")
 BRIEF_FRAC = 0.01
-"""Of the shortest pass: the time of a message by which the order of a channel's messages is found."""
+"""Part of the shortest pass: the time of a message by which the order of a channel's messages is found."""
 
 
 @dataclass(frozen=True)

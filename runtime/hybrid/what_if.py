@@ -15,7 +15,7 @@ import numpy as np
 from runtime.hybrid.operators import MESSAGES, PASSES, Job, Operator
 
 FEW_FRAC = 0.03
-"""Of the workers: so many of the slowest ones are cured together."""
+"""Part of the workers: so many of the slowest ones are cured together."""
 Worker = tuple[int, int]
 """Replica and stage."""
 Group = TypeVar("Group", bound=Hashable)

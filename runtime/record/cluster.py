@@ -37,7 +37,7 @@ class JobRow(msgspec.Struct, kw_only=True):
     job: str
     submit_s: float
     start_s: float | None = None
-    """Of the first start."""
+    """Time of the first start."""
     end_s: float | None = None
     gpus: int
     servers: int
@@ -61,7 +61,7 @@ class JobTable:
         """GPU seconds that jobs have held, of each until it has given its GPUs back."""
         self._since_s: dict[str, float] = {}
         self._gpus: dict[str, int] = {}
-        """Of jobs that hold any."""
+        """GPUs of the jobs that hold any."""
 
     def note(self, t: float, kind: str, /, **fields: Any) -> None:
         """Update the row of the job that the note is about."""

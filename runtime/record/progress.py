@@ -16,7 +16,7 @@ QUIET_S = 3.0
 REDRAWN_S, PRINTED_S = 0.5, 10.0
 """Between two states of the line: on a terminal, where it is rewritten, and elsewhere, where each is a line."""
 KNOWN_FROM = 0.01
-"""Of less nobody can tell how long the rest takes."""
+"""Least part done from which one can tell how long the rest takes."""
 CLEARED = "\r\x1b[K"
 
 

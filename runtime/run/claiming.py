@@ -19,7 +19,7 @@ SETTINGS = ".hydra"
 
 class _Claim(NamedTuple):
     descriptor: int
-    """Of the locked directory; closed only by the end of the process."""
+    """Descriptor of the locked directory; closed only by the end of the process."""
     made: list[Path]
     """Directories that were missing, from the top down."""
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from runtime.run.checking import Checked
 
 LARGEST_BYTES = 1 << 26
-"""Of files that are read for their fingerprint; of larger ones, data sets, size and time count."""
+"""Size of files that are read for their fingerprint; for larger ones, data sets, size and time count."""
 NO_INPUTS = {("launcher",), ("runtime", "launcher"), ("cluster", "costs"), *((name,) for name in SHOWN)}
 """Settings whose files change no result: launchers (a token), settings of the view, and the cost model, of which the
 values count and no comment."""

@@ -38,7 +38,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     settings: tuple[str, ...]
     """The settings of the command line, as they were written."""
     code_sha256: str
-    """Of the Python files of this software."""
+    """Digest of the Python files of this software."""
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):

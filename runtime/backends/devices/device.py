@@ -29,7 +29,7 @@ class Device(Protocol):
     """One device. Raises what :func:`runtime.errors.is_device_full` knows when its memory is not enough."""
 
     torch_name: str
-    """By which torch knows it."""
+    """The device's name in torch."""
 
     def vector(self, num_floats: int) -> Tensor:
         """Float32 [num_floats] in its memory, with undefined content."""

@@ -14,7 +14,7 @@ KERNEL_S = 1e-3
 WHERE = "cuda:0"
 """The only device that its process sees."""
 SIDE, TRIALS = 2048, 20
-"""Of the square matrices that are multiplied, and the repetitions of which the fastest counts."""
+"""Side of the square matrices that are multiplied, and the repetitions of which the fastest counts."""
 
 
 Launched = tuple[Any, Any]

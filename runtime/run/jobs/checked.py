@@ -21,7 +21,7 @@ class SetJob(msgspec.Struct, frozen=True, kw_only=True):
     submission: Submission
     request: JobRequest
     iterations: int
-    """Of every worker."""
+    """Iterations of every worker."""
     checked: CheckedJob
     """With its tasks anywhere; it runs once. Where nothing trains, jobs that differ in seed and length share it."""
 

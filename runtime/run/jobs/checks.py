@@ -127,7 +127,7 @@ def check_set(raw: Mapping[str, Any], written: Config, start: Path, again: Again
 def _start_cores(
     source: str, jobs: Sequence[SetJob], empty: Room, policy: Policy, placement: Placement
 ) -> Mapping[str, StartCores]:
-    """Of the jobs that ask for nodes; raises :class:`ConfigError` for a job that could never start."""
+    """The first cores of each job that asks for nodes; raises :class:`ConfigError` for a job that could never start."""
     start = {
         job.request.job: {role: job.checked.strategy.start_cores.get(role, 0.0) for role in ("worker", "server")}
         for job in jobs
@@ -181,7 +181,7 @@ class _Alike(msgspec.Struct, frozen=True):
     config: Config
     computes: bool
     samples: int | None
-    """Of the task; None: they are not known before it is read."""
+    """Training samples of the task; None: they are not known before it is read."""
     num_parameters: int
     alone: Undisturbed
     default: int | None

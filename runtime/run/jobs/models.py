@@ -28,7 +28,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """As in ``cluster.device``."""
     num_parameters: Annotated[int, Meta(ge=0)]
     batch_samples: Annotated[int, Meta(ge=1)]
-    """Of one worker."""
+    """Samples in a batch of one worker."""
 
 
 class ModelFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
