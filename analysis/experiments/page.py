@@ -60,8 +60,8 @@ interval of a number within 15 % of the paper's; it is no wider than that.
 
 - **met**, **missed**: the whole interval is within the range, or outside. **Larger**: it lies above two thirds of the
   paper's effect and reaches beyond four thirds. **Inconclusive**: it contains a bound, is too wide, or does not exist.
-  **Too close**: with 100 seeds of the same spread it would still contain a bound. Of several cases the worst counts; if
-  one case suffices, the best counts, with a correspondingly higher confidence for each.
+  **Too close**: with 100 seeds of the same spread it still would. Of several cases the worst counts; where one
+  suffices, the best, with a correspondingly higher confidence for each.
 - **not exercised**: the systems gave identical results with every seed, so the part in question never acted.
   **By construction**: no system here could miss it, or systems without the part in question (the claim's *controls*)
   meet it in the same runs. **Calibrated**: something was fitted to, or chosen by, this very number (a miss remains a
@@ -71,12 +71,12 @@ interval of a number within 15 % of the paper's; it is no wider than that.
   `analysis/claims/`): the worst of them counts."""
 README = """\
 Do our runs show what the papers report? There is one page per paper. `python run.py experiment` generates them, and
-`make paper` repeats all runs, except runs with kept rows (`rows/`), and regenerates all pages.
+`make paper` repeats all runs, but those whose rows stay (`rows/`), and regenerates all pages.
 
 Every claim is judged twice: *side* says whether the effect is there, *size* whether it is as large as the paper's.
 The [rules](#rules) are the same for all papers. Next to each figure in `images/`, `NAME.csv` has its values and
-`NAME.txt` its job, machine and commit, `NAME_claims.csv` all cases of its claims and the ratios of our values to the
-paper's, and `NAME_numbers.csv` the other measures."""
+`NAME.txt` its job, machine and commit, `NAME_claims.csv` all cases of its claims and the ratios of ours to the paper's
+values, and `NAME_numbers.csv` what else was measured."""
 READING = """\
 The [rules](README.md#rules) explain values, verdicts and files. JCT is the job completion time, BPT the batch
 processing time."""
@@ -350,8 +350,8 @@ def shares(question: str, verdicts: Sequence[str]) -> str:
     text = f"**{question.capitalize()}** holds{words} in {held} of {len(decided)} decided observations"
     if not decided:
         return f"{text}."
-    chance = f"; if none of the {judged} had an effect, {0.025 * judged:.0f} would be met by chance"
-    return f"{text} ({held / len(decided):.0%}){chance * (question == 'side')}."
+    chance = f"; had none of the {judged} an effect, {0.025 * judged:.0f} would be met by chance" * (question == "side")
+    return f"{text} ({held / len(decided):.0%}){chance}."
 
 
 def short(name: str) -> str:

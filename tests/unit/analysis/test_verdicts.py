@@ -276,7 +276,7 @@ def test_totals_are_by_question_and_add_up_over_all_papers() -> None:
     assert "| [Toy](toy.md): size | 3 | 0 | 0 | 1 | 1 | 0 | 0 | 0 | 1 | 0 | 0 | 0 |" in text
     assert "| **all: size** | **4** | **0** | **0** | **2** | **1** |" in text
     assert "| all, live: size | 1 | 0 | 0 | 0 | 1 |" in text
-    assert "**Side** holds in 2 of 2 decided observations (100%); if none of the 2 had an effect, 0 would be" in text
+    assert "**Side** holds in 2 of 2 decided observations (100%); had none of the 2 an effect, 0 would be" in text
     assert "**Size** holds or is larger in 0 of 2 decided observations (0%)." in text
 
 
