@@ -92,17 +92,22 @@ def _fork(work: Callable[[str], int], name: str) -> int:
 
 
 def _end(running: dict[int, str]) -> None:
-    """Interrupt the remaining children, and kill them after a while."""
+    """Interrupt the remaining children, and kill them after a while.
+
+    An interruption may come right after a child was waited for: it is not there any more.
+    """
     for pid in running:
-        os.kill(pid, signal.SIGINT)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGINT)
     deadline = time.monotonic() + GRACE_S
     for pid in running:
-        while os.waitpid(pid, os.WNOHANG)[0] == 0:
-            if time.monotonic() > deadline:
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-                break
-            time.sleep(POLL_S)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(pid, os.WNOHANG)[0] == 0:
+                if time.monotonic() > deadline:
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+                    break
+                time.sleep(POLL_S)
 
 
 def run_here(words: Sequence[str], log: Path) -> int:

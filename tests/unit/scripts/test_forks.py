@@ -51,6 +51,19 @@ def test_no_more_run_at_a_time_than_asked_for(tmp_path: Path) -> None:
     assert looks, "this process may look meanwhile"
 
 
+def test_an_interruption_right_after_a_fork_was_waited_for_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait = os.waitpid
+
+    def interrupted(pid: int, options: int) -> tuple[int, int]:
+        monkeypatch.setattr(os, "waitpid", wait)
+        wait(pid, 0)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "waitpid", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(in_forks(["gone", "other"], len, 2))
+
+
 def test_none_is_left_when_the_others_are_no_longer_wanted(tmp_path: Path) -> None:
     def work(name: str) -> int:
         if name == "slow":
