@@ -14,6 +14,7 @@ from analysis.claims.judge import (
     ARITHMETIC,
     CALIBRATED,
     CONSTRUCTION,
+    CONTEXT,
     DECIDED,
     JUDGED,
     LARGER,
@@ -64,9 +65,9 @@ interval of a number within 15 % of the paper's; it is no wider than that.
   suffices, the best, with a correspondingly higher confidence for each.
 - **not exercised**: the systems gave identical results with every seed, so the part in question never acted.
   **By construction**: no system here could miss it, or systems without the part in question (the claim's *controls*)
-  meet it in the same runs. **Calibrated**: something was fitted to, or chosen by, this very number (a miss remains a
-  miss). **By arithmetic**: a definition was evaluated to the printed digits, and nothing was run. **Context**: other
-  hardware, production, another quantity, or a variation of ours. None of these is evidence.
+  meet it in the same runs. **Calibrated**: something was fitted to, or chosen by, this very number. **By arithmetic**:
+  a definition was evaluated, and nothing was run. **Context**: other hardware, production, another quantity, or a
+  variation of ours. None of these is evidence, and a claim that is missed all the same counts as missed.
 - Claims that repeat a number, or follow from one fitted degree of freedom, are one observation (`group` in
   `analysis/claims/`): the worst of them counts."""
 README = """\
@@ -206,10 +207,10 @@ def remarks(claims: Sequence[Claim]) -> list[str]:
 
 def remark(claim: Claim) -> str:
     """Remarks on a claim's verdicts."""
-    whys = {f"{CALIBRATED}: ": claim.calibrated, f"{CONSTRUCTION}: ": claim.construction}
+    whys = {CALIBRATED: claim.calibrated, CONSTRUCTION: claim.construction, CONTEXT: claim.departure}
     controls = " and ".join(next(reversed(one.values())) for one in claim.controls)
     held = f"{CONSTRUCTION} if {controls} would meet it, too" * bool(controls)
-    return "; ".join([*(word + why for word, why in whys.items() if why), *filter(None, [held, claim.note])])
+    return "; ".join([*(f"{word}: {why}" for word, why in whys.items() if why), *filter(None, [held, claim.note])])
 
 
 def paper_text(claim: Claim) -> str:
@@ -342,7 +343,7 @@ def front(papers: Sequence[tuple[str, str, Sequence[Claim], pd.DataFrame]]) -> s
 
 
 def shares(question: str, verdicts: Sequence[str]) -> str:
-    """How many of the decided hold, and how many errors that many tests let expect."""
+    """How many of the decided hold, and how many of these by chance, or are larger than the paper's."""
     decided = [verdict for verdict in verdicts if verdict in DECIDED]
     judged = sum(verdict in JUDGED for verdict in verdicts)
     held = sum(verdict in (MET, LARGER) for verdict in decided)
@@ -350,8 +351,11 @@ def shares(question: str, verdicts: Sequence[str]) -> str:
     text = f"**{question.capitalize()}** holds{words} in {held} of {len(decided)} decided observations"
     if not decided:
         return f"{text}."
-    chance = f"; had none of the {judged} an effect, {0.025 * judged:.0f} would be met by chance" * (question == "side")
-    return f"{text} ({held / len(decided):.0%}){chance}."
+    if question == "side":
+        more = f"; had none of the {judged} an effect, {0.025 * judged:.0f} would be met by chance"
+    else:
+        more = f"; {decided.count(LARGER)} of these are larger"
+    return f"{text} ({held / len(decided):.0%}){more}."
 
 
 def short(name: str) -> str:
