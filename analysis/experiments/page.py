@@ -48,17 +48,16 @@ MANY = 4
 say nothing about us up to which each has a row."""
 SILENT = (UNEXERCISED, ARITHMETIC)
 """Verdicts whose numbers say nothing about us: no part acted, or a definition was evaluated."""
-RULES = """\
-Our value is the median over the seeds (paired by seed where two systems are compared), with its 95 % interval in
-brackets: Student's t (for a ratio, of its logarithms), or order statistics where a run never ended. One seed has no
-interval. "Lower" is 1 - T/T_b, "faster" is T_b/T - 1, with T the job completion time of the first system and T_b the
-job completion time of the second.
-
-**Side**: is the effect there? The interval of a ratio lies beyond no effect (0 %, or 1x), on the paper's side, or
-within the accepted range that the table gives; a shape holds in 95 % of resamples of five seeds or more. **Size**: is
-the effect as large? The interval of a ratio lies between two thirds and four thirds of the paper's effect, and the
-interval of a number within 15 % of the paper's; it is no wider than that.
-
+RULES = (
+    "Our value is the median over the seeds (paired by seed where two systems are compared), with its 95 % "
+    "interval in brackets: Student's t (for a ratio, of its logarithms), or order statistics where a run never "
+    'ended. One seed has no interval. "Lower" is 1 - T/T_b, "faster" is T_b/T - 1, with T the job completion time '
+    "of the first system and T_b the job completion time of the second.\n\n"
+    "**Side**: is the effect there? The interval of a ratio lies beyond no effect (0 %, or 1x), on the paper's "
+    "side, or within the accepted range that the table gives; a shape holds in 95 % of resamples of five seeds or "
+    "more. **Size**: is the effect as large? The interval of a ratio lies between two thirds and four thirds of "
+    "the paper's effect, and the interval of a number within 15 % of the paper's; it is no wider than that.\n\n"
+    """\
 - **met**, **missed**: the whole interval is within the range, or outside. **Larger**: it lies above two thirds of the
   paper's effect and reaches beyond four thirds. **Inconclusive**: it contains a bound, is too wide, or does not exist.
   **Too close**: with 100 seeds of the same spread it still would. Of several cases the worst counts; where one
@@ -70,14 +69,15 @@ interval of a number within 15 % of the paper's; it is no wider than that.
   variation of ours. None of these is evidence, and a claim that is missed all the same counts as missed.
 - Claims that repeat a number, or follow from one fitted degree of freedom, are one observation (`group` in
   `analysis/claims/`): the worst of them counts."""
-README = """\
-Do our runs show what the papers report? There is one page per paper. `python run.py experiment` generates them, and
-`make paper` repeats all runs, but those whose rows stay (`rows/`), and regenerates all pages.
-
-Every claim is judged twice: *side* says whether the effect is there, *size* whether it is as large as the paper's.
-The [rules](#rules) are the same for all papers. Next to each figure in `images/`, `NAME.csv` has its values and
-`NAME.txt` its job, machine and commit, `NAME_claims.csv` all cases of its claims and the ratios of ours to the paper's
-values, and `NAME_numbers.csv` what else was measured."""
+)
+README = (
+    "Do our runs show what the papers report? There is one page per paper. `python run.py experiment` generates "
+    "them, and `make paper` repeats all runs, but those whose rows stay (`rows/`), and regenerates all pages.\n\n"
+    "Every claim is judged twice: *side* says whether the effect is there, *size* whether it is as large as the "
+    "paper's. The [rules](#rules) are the same for all papers. Next to each figure in `images/`, `NAME.csv` has "
+    "its values and `NAME.txt` its job, machine and commit, `NAME_claims.csv` all cases of its claims and the "
+    "ratios of ours to the paper's values, and `NAME_numbers.csv` what else was measured."
+)
 READING = (
     "The [rules](README.md#rules) explain values, verdicts and files. "
     "JCT is the job completion time, BPT the batch processing time."
