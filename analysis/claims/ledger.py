@@ -58,7 +58,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     construction: str = ""
     """Why no system here could miss this claim. It is not judged."""
     departure: str = ""
-    """What in these runs departs from the paper so much that meeting the claim confirms nothing: it is context then."""
+    """A difference of these runs from the paper by which meeting the claim confirms nothing: it is context then."""
     controls: tuple[Cell, ...] = ()
     """Systems without the part that the claim is about. If each of them meets it in the place of the subject, any
     system would, and it is not judged."""

@@ -76,7 +76,7 @@ README = (
     "Every claim is judged twice: *side* says whether the effect is there, *size* whether it is as large as the "
     "paper's. The [rules](#rules) are the same for all papers. Next to each figure in `images/`, `NAME.csv` has "
     "its values and `NAME.txt` its job, machine and commit, `NAME_claims.csv` all cases of its claims and the "
-    "ratios of ours to the paper's values, and `NAME_numbers.csv` what else was measured."
+    "ratios of ours to the paper's values, and `NAME_numbers.csv` the other measures."
 )
 READING = (
     "The [rules](README.md#rules) explain values, verdicts and files. "
