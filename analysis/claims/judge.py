@@ -47,7 +47,7 @@ def judge(claim: Claim, answer: Answer | None) -> Verdict:
     """Both verdicts about a claim.
 
     A claim whose systems gave identical results with every seed (:func:`unexercised`) is not judged. Claims that were
-    fitted, or that no system here can miss, can be missed, but not met.
+    fitted, that no system here can miss, or whose runs depart from the paper, can be missed, but not met.
     """
     asks_size = size_asked(claim)
     if claim.check == "context" or answer is None:
@@ -140,7 +140,7 @@ def _part_of_effect(claim: Claim, end: float | None, part: float) -> float | Non
 
 
 def _cap(claim: Claim, verdict: str, *, by_any: bool) -> str:
-    """The verdict of a fitted quantity, or of a claim that no system can miss: it can miss, but confirms nothing.
+    """The verdict of a claim that was fitted, that no system can miss, or whose runs depart: it can be missed alone.
 
     Arithmetic gives the printed digits or does not: where runs leave that open, it was not arithmetic.
     """
@@ -148,6 +148,8 @@ def _cap(claim: Claim, verdict: str, *, by_any: bool) -> str:
         return verdict
     if claim.calibrated or by_any:
         return CALIBRATED if claim.calibrated else CONSTRUCTION
+    if claim.departure:
+        return CONTEXT
     return ARITHMETIC if claim.arithmetic else verdict
 
 

@@ -57,6 +57,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The parameter that was fitted to, or chosen by, this claim. Such an answer confirms nothing."""
     construction: str = ""
     """Why no system here could miss this claim. It is not judged."""
+    departure: str = ""
+    """A difference of these runs from the paper by which meeting the claim confirms nothing: it is context then."""
     controls: tuple[Cell, ...] = ()
     """Systems without the part that the claim is about. If each of them meets it in the place of the subject, any
     system would, and it is not judged."""
@@ -125,8 +127,8 @@ def _problem(claim: Claim) -> str | None:
             return f"{name}={list(ends)}: the lower end comes first"
     if claim.magnitude is not None and (claim.accept is None or None not in claim.accept):
         return "magnitude: belongs to accept with an open end"
-    if sum(map(bool, (claim.calibrated, claim.arithmetic, claim.construction, claim.controls))) > 1:
-        return "calibrated, arithmetic, construction, controls: only one of them may be set"
+    if sum(map(bool, (claim.calibrated, claim.arithmetic, claim.construction, claim.departure, claim.controls))) > 1:
+        return "calibrated, arithmetic, construction, departure, controls: only one of them may be set"
     if claim.controls and (claim.shape is not None or not claim.subject or claim.how == "order"):
         return "controls: take the place of a subject that is compared by itself or with others"
     return None

@@ -14,6 +14,7 @@ from analysis.claims.judge import (
     ARITHMETIC,
     CALIBRATED,
     CONSTRUCTION,
+    CONTEXT,
     DECIDED,
     JUDGED,
     LARGER,
@@ -47,39 +48,40 @@ MANY = 4
 say nothing about us up to which each has a row."""
 SILENT = (UNEXERCISED, ARITHMETIC)
 """Verdicts whose numbers say nothing about us: no part acted, or a definition was evaluated."""
-RULES = """\
-Our value is the median over the seeds (paired by seed where two systems are compared), with its 95 % interval in
-brackets: Student's t (for a ratio, of its logarithms), or order statistics where a run never ended. One seed has no
-interval. "Lower" is 1 - T/T_b, "faster" is T_b/T - 1, with T the job completion time of the first system and T_b the
-job completion time of the second.
-
-**Side**: is the effect there? The interval of a ratio lies beyond no effect (0 %, or 1x), on the paper's side, or
-within the accepted range that the table gives; a shape holds in 95 % of resamples of five seeds or more. **Size**: is
-the effect as large? The interval of a ratio lies between two thirds and four thirds of the paper's effect, and the
-interval of a number within 15 % of the paper's; it is no wider than that.
-
+RULES = (
+    "Our value is the median over the seeds (paired by seed where two systems are compared), with its 95 % "
+    "interval in brackets: Student's t (for a ratio, of its logarithms), or order statistics where a run never "
+    'ended. One seed has no interval. "Lower" is 1 - T/T_b, "faster" is T_b/T - 1, with T the job completion time '
+    "of the first system and T_b the job completion time of the second.\n\n"
+    "**Side**: is the effect there? The interval of a ratio lies beyond no effect (0 %, or 1x), on the paper's "
+    "side, or within the accepted range that the table gives; a shape holds in 95 % of resamples of five seeds or "
+    "more. **Size**: is the effect as large? The interval of a ratio lies between two thirds and four thirds of "
+    "the paper's effect, and the interval of a number within 15 % of the paper's; it is no wider than that.\n\n"
+    """\
 - **met**, **missed**: the whole interval is within the range, or outside. **Larger**: it lies above two thirds of the
   paper's effect and reaches beyond four thirds. **Inconclusive**: it contains a bound, is too wide, or does not exist.
   **Too close**: with 100 seeds of the same spread it still would. Of several cases the worst counts; where one
   suffices, the best, with a correspondingly higher confidence for each.
 - **not exercised**: the systems gave identical results with every seed, so the part in question never acted.
   **By construction**: no system here could miss it, or systems without the part in question (the claim's *controls*)
-  meet it in the same runs. **Calibrated**: something was fitted to, or chosen by, this very number (a miss remains a
-  miss). **By arithmetic**: a definition was evaluated to the printed digits, and nothing was run. **Context**: other
-  hardware, production, another quantity, or a variation of ours. None of these is evidence.
+  meet it in the same runs. **Calibrated**: something was fitted to, or chosen by, this very number. **By arithmetic**:
+  a definition was evaluated, and nothing was run. **Context**: other hardware, production, another quantity, or a
+  variation of ours. None of these is evidence, and a claim that is missed all the same counts as missed.
 - Claims that repeat a number, or follow from one fitted degree of freedom, are one observation (`group` in
   `analysis/claims/`): the worst of them counts."""
-README = """\
-Do our runs show what the papers report? There is one page per paper. `python run.py experiment` generates them, and
-`make paper` repeats all runs, but those whose rows stay (`rows/`), and regenerates all pages.
-
-Every claim is judged twice: *side* says whether the effect is there, *size* whether it is as large as the paper's.
-The [rules](#rules) are the same for all papers. Next to each figure in `images/`, `NAME.csv` has its values and
-`NAME.txt` its job, machine and commit, `NAME_claims.csv` all cases of its claims and the ratios of ours to the paper's
-values, and `NAME_numbers.csv` what else was measured."""
-READING = """\
-The [rules](README.md#rules) explain values, verdicts and files. JCT is the job completion time, BPT the batch
-processing time."""
+)
+README = (
+    "Do our runs show what the papers report? There is one page per paper. `python run.py experiment` generates "
+    "them, and `make paper` repeats all runs, but those whose rows stay (`rows/`), and regenerates all pages.\n\n"
+    "Every claim is judged twice: *side* says whether the effect is there, *size* whether it is as large as the "
+    "paper's. The [rules](#rules) are the same for all papers. Next to each figure in `images/`, `NAME.csv` has "
+    "its values and `NAME.txt` its job, machine and commit, `NAME_claims.csv` all cases of its claims and the "
+    "ratios of ours to the paper's values, and `NAME_numbers.csv` the other measures."
+)
+READING = (
+    "The [rules](README.md#rules) explain values, verdicts and files. "
+    "JCT is the job completion time, BPT the batch processing time."
+)
 
 
 def write_page(results: Results, page: Path, picture: Path) -> None:
@@ -206,10 +208,10 @@ def remarks(claims: Sequence[Claim]) -> list[str]:
 
 def remark(claim: Claim) -> str:
     """Remarks on a claim's verdicts."""
-    whys = {f"{CALIBRATED}: ": claim.calibrated, f"{CONSTRUCTION}: ": claim.construction}
+    whys = {CALIBRATED: claim.calibrated, CONSTRUCTION: claim.construction, CONTEXT: claim.departure}
     controls = " and ".join(next(reversed(one.values())) for one in claim.controls)
     held = f"{CONSTRUCTION} if {controls} would meet it, too" * bool(controls)
-    return "; ".join([*(word + why for word, why in whys.items() if why), *filter(None, [held, claim.note])])
+    return "; ".join([*(f"{word}: {why}" for word, why in whys.items() if why), *filter(None, [held, claim.note])])
 
 
 def paper_text(claim: Claim) -> str:
@@ -342,7 +344,7 @@ def front(papers: Sequence[tuple[str, str, Sequence[Claim], pd.DataFrame]]) -> s
 
 
 def shares(question: str, verdicts: Sequence[str]) -> str:
-    """How many of the decided hold, and how many errors that many tests let expect."""
+    """How many of the decided hold, and how many of these by chance, or are larger than the paper's."""
     decided = [verdict for verdict in verdicts if verdict in DECIDED]
     judged = sum(verdict in JUDGED for verdict in verdicts)
     held = sum(verdict in (MET, LARGER) for verdict in decided)
@@ -350,8 +352,11 @@ def shares(question: str, verdicts: Sequence[str]) -> str:
     text = f"**{question.capitalize()}** holds{words} in {held} of {len(decided)} decided observations"
     if not decided:
         return f"{text}."
-    chance = f"; had none of the {judged} an effect, {0.025 * judged:.0f} would be met by chance" * (question == "side")
-    return f"{text} ({held / len(decided):.0%}){chance}."
+    if question == "side":
+        more = f"; had none of the {judged} an effect, {0.025 * judged:.0f} would be met by chance"
+    else:
+        more = f"; {decided.count(LARGER)} of these are larger"
+    return f"{text} ({held / len(decided):.0%}){more}."
 
 
 def short(name: str) -> str:

@@ -80,7 +80,7 @@ def test_an_interval_decides(given: dict[str, Any], ours: tuple[float, float, fl
     assert judge(claim(**given), Answer(*ours, 5)) == verdict
 
 
-def test_what_was_fitted_defined_or_built_in_confirms_nothing_and_can_be_missed() -> None:
+def test_what_was_fitted_defined_built_in_or_departs_confirms_nothing_and_can_be_missed() -> None:
     fitted = {"calibrated": "the cost model was fitted to it"}
     for ours in ((100.0, 99.0, 101.0), (100.0, 60.0, 140.0), (100.0, nan, nan)):
         assert judge(claim(**fitted), Answer(*ours, 5)).size == "calibrated"
@@ -92,6 +92,10 @@ def test_what_was_fitted_defined_or_built_in_confirms_nothing_and_can_be_missed(
     built = claim(**SIDE, construction="a pull queue cannot do otherwise")
     assert judge(built, Answer(5.0, 4.0, 6.0, 5)).side == "by construction"
     assert judge(built, Answer(-5.0, -6.0, -4.0, 5)).side == "missed"
+    other = claim(**{**RATIO, "value": 24.0}, departure="another baseline than the paper's")
+    assert judge(other, Answer(22.0, 18.0, 26.0, 5)) == ("context", "context")
+    assert judge(other, Answer(5.0, 4.0, 6.0, 5)) == ("context", "missed")
+    assert remarks([other]) == ["- `y`: context: another baseline than the paper's."]
 
 
 EQUAL: dict[str, Any] = {
@@ -277,7 +281,7 @@ def test_totals_are_by_question_and_add_up_over_all_papers() -> None:
     assert "| **all: size** | **4** | **0** | **0** | **2** | **1** |" in text
     assert "| all, live: size | 1 | 0 | 0 | 0 | 1 |" in text
     assert "**Side** holds in 2 of 2 decided observations (100%); had none of the 2 an effect, 0 would be" in text
-    assert "**Size** holds or is larger in 0 of 2 decided observations (0%)." in text
+    assert "**Size** holds or is larger in 0 of 2 decided observations (0%); 0 of these are larger." in text
 
 
 def test_what_a_reader_is_told_of_a_claim() -> None:
