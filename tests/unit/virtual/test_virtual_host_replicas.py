@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,9 @@ from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.tasks.host_replicas import HostReplicas
+from injectors.plan import Disturbance, build_plan
+from injectors.schedule import Schedule
+from strategies.ad_psgd import ADPSGD
 from strategies.basic.bsp import BSP
 from strategies.eager_sgd import EagerSGD
 from strategies.protocol import NodeId
@@ -27,6 +31,7 @@ from tests.unit.virtual.test_virtual_session import finish, uses
 
 pytestmark = pytest.mark.usefixtures("even_quotas")
 FREE = Costs()
+ONE_S = DeviceProfile(base_s=1.0)
 
 
 class Group:
@@ -128,6 +133,28 @@ def test_a_replica_that_computes_holds_up_no_sum_if_a_thread_of_its_own_does(hos
     assert tape.update_times()[:7] == [0.25 * number for number in range(1, 8)]
     late = [grad for grad in tape.received("Arrived") if grad["grad"]["worker"] == 2]
     assert [(one["t"], one["grad"]["version"]) for one in late][:1] == [(2.0, 0)]
+
+
+PAUSE_LATER = Schedule(
+    build_plan("test", 0, 1e6, [Disturbance(target="worker:0", start_s=1e5, end_s=2e5, kind="pause", magnitude=1.0)])
+)
+"""Work in progress may be disturbed, so machines are modelled."""
+
+
+@pytest.mark.parametrize("about", [{}, {"actuator": PAUSE_LATER}, {"hosts": 2}], ids=["alone", "machines", "hosts"])
+@pytest.mark.parametrize(("step_s", "arrivals_s"), [(0.25, [1, 2, 3, 4]), (0.75, [1, 2, 3.5, 5])])
+def test_an_average_delays_no_gradient_that_is_being_computed(
+    about: dict[str, Any], step_s: float, arrivals_s: list[float]
+) -> None:
+    """A gradient takes 1 s, the two messages of an average ``step_s`` each. At 1 s both workers have stepped: they compute
+    again at once, and average. The step by the gradient of 2 s, and so the next gradient, waits until that is over, at
+    2.5 s if a message takes 0.75 s; the average of then is over at 4 s."""
+    hosts = {"hosts": parse_hosts({"count": about["hosts"]}, 2, 0)} if "hosts" in about else about
+    run, tape = session(ADPSGD(), allreduce_job(2, 16), Costs(ring_step_s=step_s), ONE_S, parameters=0, **hosts)
+    finish(run, tape)
+    for worker in (0, 1):
+        arrived = [event["t"] for event in tape.received("Arrived") if event["grad"]["worker"] == worker]
+        assert arrived[:4] == pytest.approx(arrivals_s)
 
 
 def test_its_sums_take_as_long_while_it_computes() -> None:
