@@ -14,7 +14,10 @@ from strategies.protocol import Average, Grad, ProtocolError, StepAlone
 
 @final
 class OwnSteps:
-    """``grads`` are those gradients; an update names all of them, or none. ``meanwhile``: workers that compute average."""
+    """``grads`` are those gradients; an update names all of them, or none.
+
+    ``meanwhile``: workers may average while they compute.
+    """
 
     def __init__(
         self, ledger: GradientLedger, members: Membership, port: Port, *, replicas: bool, meanwhile: bool

@@ -194,8 +194,8 @@ def test_one_worker_is_local_sgd_to_the_bit(optimizer: dict[str, Any]) -> None:
 
 
 def test_nobody_waits_for_a_slow_worker() -> None:
-    """Abstract: robust in heterogeneous environments. 640 samples at 15 + 1/4 per second take 42 s; then the slow worker
-    may have begun its last one, of 4 s. BSP takes 160 s."""
+    """Abstract: robust in heterogeneous environments. 640 samples at 15 + 1/4 per second take 42 s; by then the slow
+    worker may have begun its last one, of 4 s. BSP takes 160 s."""
     job = make_job(num_workers=16, num_servers=0, global_batch_samples=16, num_samples=640, epochs=1, max_time_s=1e6)
     seconds = [*[1.0] * 15, 4.0]
     assert HeapRun(BSP(), job, seconds).run().t == 160

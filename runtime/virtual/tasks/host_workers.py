@@ -171,8 +171,10 @@ class HostWorkers(WorkerModel):
         self._between(iteration, (self.names[parent], self._name(iteration)), iteration.came)
 
     def _update_made(self, iteration: Chained, idle_s: float) -> None:
-        """The replicas have the parameters. A child receives them from its parent; another worker may still copy state
-        or step: it has carried out its earlier orders at ``idle_s``."""
+        """The replicas have the parameters; a child receives them from its parent.
+
+        Another worker may still copy state or step: it has carried out its earlier orders at ``idle_s``.
+        """
         if iteration.void:
             return
         if (parent := iteration.order.parent) is not None:

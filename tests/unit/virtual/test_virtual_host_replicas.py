@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from injectors.plan import Disturbance, build_plan
+from injectors.schedule import Schedule
 from runtime.cluster.device import DeviceProfile
 from runtime.cluster.hosts import parse_hosts
 from runtime.core.job import ApplyOrder
@@ -17,8 +19,6 @@ from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.tasks.host_replicas import HostReplicas
-from injectors.plan import Disturbance, build_plan
-from injectors.schedule import Schedule
 from strategies.ad_psgd import ADPSGD
 from strategies.basic.bsp import BSP
 from strategies.eager_sgd import EagerSGD
@@ -31,7 +31,6 @@ from tests.unit.virtual.test_virtual_session import finish, uses
 
 pytestmark = pytest.mark.usefixtures("even_quotas")
 FREE = Costs()
-ONE_S = DeviceProfile(base_s=1.0)
 
 
 class Group:
@@ -142,19 +141,26 @@ PAUSE_LATER = Schedule(
 
 
 @pytest.mark.parametrize("about", [{}, {"actuator": PAUSE_LATER}, {"hosts": 2}], ids=["alone", "machines", "hosts"])
-@pytest.mark.parametrize(("step_s", "arrivals_s"), [(0.25, [1, 2, 3, 4]), (0.75, [1, 2, 3.5, 5])])
+@pytest.mark.parametrize(
+    ("step_s", "arrivals_s"),
+    [(0.25, ([1, 2, 3, 4, 5.25], [1.25, 2.5, 3.75, 5])), (0.75, ([1, 2, 3.75], [1.25, 2.5, 4]))],
+)
 def test_an_average_delays_no_gradient_that_is_being_computed(
-    about: dict[str, Any], step_s: float, arrivals_s: list[float]
+    about: dict[str, Any], step_s: float, arrivals_s: tuple[list[float], list[float]]
 ) -> None:
-    """A gradient takes 1 s, the two messages of an average ``step_s`` each. At 1 s both workers have stepped: they compute
-    again at once, and average. The step by the gradient of 2 s, and so the next gradient, waits until that is over, at
-    2.5 s if a message takes 0.75 s; the average of then is over at 4 s."""
+    """Worker 0 takes 1 s, worker 1, which asks for averages with it, 1.25 s; an average is two messages of ``step_s``.
+
+    Messages of 0.25 s: averages from 1.25 to 1.75 s, 2.5 to 3 s and 3.75 to 4.25 s, as both compute. Worker 0 steps
+    by its gradient of 4 s when the last is over. Messages of 0.75 s: the first average is over at 2.75 s, when both
+    step by the gradients of 2 and 2.5 s.
+    """
     hosts = {"hosts": parse_hosts({"count": about["hosts"]}, 2, 0)} if "hosts" in about else about
-    run, tape = session(ADPSGD(), allreduce_job(2, 16), Costs(ring_step_s=step_s), ONE_S, parameters=0, **hosts)
+    devices = [DeviceProfile(base_s=base_s) for base_s in (1.0, 1.25)]
+    run, tape = session(ADPSGD(), allreduce_job(2, 16), Costs(ring_step_s=step_s), devices, parameters=0, **hosts)
     finish(run, tape)
-    for worker in (0, 1):
-        arrived = [event["t"] for event in tape.received("Arrived") if event["grad"]["worker"] == worker]
-        assert arrived[:4] == pytest.approx(arrivals_s)
+    for worker, expected in enumerate(arrivals_s):
+        arrived = [line["t"] for line in tape.received("Arrived") if line["grad"]["worker"] == worker]
+        assert arrived[: len(expected)] == pytest.approx(expected)
 
 
 def test_its_sums_take_as_long_while_it_computes() -> None:
