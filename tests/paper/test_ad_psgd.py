@@ -39,7 +39,7 @@ PUBLISHED: dict[int, dict[int, set[int]]] = {
 
 @pytest.mark.parametrize("size", PUBLISHED)
 def test_neighbours_are_those_of_the_published_code(size: int) -> None:
-    """Communication topology: 2^i + 1 hops. Even ranks are passive there, too."""
+    """Published code, and the paper's topology of 2^i + 1 hops. Even ranks are passive there, too."""
     found = {place: set(passive_neighbours("exponential", place, size)) for place in range(size)}
     assert {place: found[place] for place in PUBLISHED[size]} == PUBLISHED[size]
     assert not any(found[place] for place in range(0, size, 2)), "passive workers ask nobody"
@@ -48,7 +48,7 @@ def test_neighbours_are_those_of_the_published_code(size: int) -> None:
 @pytest.mark.parametrize("graph", ["exponential", "ring"])
 @pytest.mark.parametrize("size", range(2, 40))
 def test_graphs_are_bipartite_and_connected(graph: str, size: int) -> None:
-    """Deadlock avoidance: every edge is between the active and the passive set. Assumption: the graph is connected."""
+    """Algorithm 1 with the paper's avoidance of deadlocks: an edge joins an active and a passive worker."""
     edges = {(place, other) for place in range(size) for other in passive_neighbours(graph, place, size)}
     assert all(place % 2 == 1 and other % 2 == 0 for place, other in edges)
     reached, more = {0}, True
@@ -169,8 +169,8 @@ def by_the_algorithm(trained: Trained, inner: dict[str, Any]) -> tuple[dict[int,
 
 
 def test_averages_keep_the_mean_of_all_workers() -> None:
-    """Equation of W_k, which is doubly stochastic. Every gradient is 1: whoever averages, the mean of workers that have
-    made equally many steps falls by the rate at each step, as in BSP. All numbers are sums of powers of two."""
+    """Algorithm 1, line 5: W_k is doubly stochastic. Every gradient is 1: with any averages, the mean of workers that
+    have made equally many steps falls by the rate at each step, as in BSP. All numbers are sums of powers of two."""
     size: dict[str, Any] = {"workers": 4, "samples": 32, "slope": 1.0, "epochs": 1}
     gossip, bsp = (train(strategy, PLAIN, **size) for strategy in (ADPSGD(data="even"), BSP()))
     assert averages_of(gossip) > 10
