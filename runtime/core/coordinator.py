@@ -95,6 +95,7 @@ class Coordinator:
             self._epochs_done,
             holds=holds,
             outer_lr=outer_lr,
+            meanwhile=strategy.sums_meanwhile,
             loader_for=loader_for,
         )
         self.ledger, self.shards, self.members = self.executor.ledger, self.executor.shards, members

@@ -81,6 +81,7 @@ class Executor:
         *,
         holds: bool = False,
         outer_lr: float = 1.0,
+        meanwhile: bool = False,
         loader_for: LoaderFor = lambda worker, t: 0.0,
     ) -> None:
         self.loader_for = loader_for
@@ -109,7 +110,8 @@ class Executor:
         copies = [server.number for server in layout.servers if server not in layout.holders]
         self.replication = Replication(port, tuple(copies))
         self.attachments = Attachments(self.ledger, self.members, replicas=not job.num_servers)
-        self.own_steps = OwnSteps(self.ledger, self.members, port, replicas=not job.num_servers)
+        replicas = not job.num_servers
+        self.own_steps = OwnSteps(self.ledger, self.members, port, replicas=replicas, meanwhile=meanwhile)
         self.version = 0
         self.measuring = Measuring(self._servers)
         self.scoring = Scoring(port, self._servers, job.validation_samples, lambda: self.version)

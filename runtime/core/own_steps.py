@@ -14,10 +14,16 @@ from strategies.protocol import Average, Grad, ProtocolError, StepAlone
 
 @final
 class OwnSteps:
-    """``grads`` are those gradients; an update names all of them, or none."""
+    """``grads`` are those gradients; an update names all of them, or none.
 
-    def __init__(self, ledger: GradientLedger, members: Membership, port: Port, *, replicas: bool) -> None:
-        self.ledger, self.members, self.port, self.replicas = ledger, members, port, replicas
+    ``meanwhile``: workers may average while they compute.
+    """
+
+    def __init__(
+        self, ledger: GradientLedger, members: Membership, port: Port, *, replicas: bool, meanwhile: bool
+    ) -> None:
+        self.ledger, self.members, self.port = ledger, members, port
+        self.replicas, self.meanwhile = replicas, meanwhile
         self.grads: dict[int, Grad] = {}
         self._samples: Counter[int] = Counter()
         """Samples of these by worker."""
@@ -53,7 +59,7 @@ class OwnSteps:
         for worker in workers:
             if not self._samples[worker]:
                 raise self.ledger.error(worker, f"{command}: it has not stepped alone since the last update")
-            if worker in self.ledger.busy or worker in self.ledger.starved:
+            if not self.meanwhile and (worker in self.ledger.busy or worker in self.ledger.starved):
                 raise self.ledger.error(worker, f"{command}: only idle workers average")
         self.port.average(workers)
 

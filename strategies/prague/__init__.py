@@ -2,8 +2,7 @@
 
 Configuration: ``prague``. Card: ``docs/methods/prague.md``. Paper tests: ``tests/paper/test_prague.py``.
 
-Files in reading order: ``strategy`` (the method), ``divided`` (the gate: the group generator), ``shuffled`` (random
-orders).
+Files in reading order: ``strategy`` (the method), ``divided`` (the gate: the group generator).
 """
 
 from strategies.prague.strategy import Prague as Prague

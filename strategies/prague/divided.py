@@ -9,7 +9,7 @@ from typing import ClassVar, final
 
 from reading.ranges import NonNegativeInt, PositiveInt, check_settings
 from strategies.parts.gates.base import NOTHING, Roster, Verdict, by_worker
-from strategies.prague.shuffled import shuffled
+from strategies.parts.shuffled import shuffled
 from strategies.protocol import Average, Command, Grad, StepAlone, split_evenly
 
 

@@ -88,8 +88,9 @@ class StepAlone(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True
 class Average(Command, frozen=True, kw_only=True, tag=True):
     """Let these workers, two or more, continue from the mean of their own parameters; each counts the same.
 
-    All of them are idle and have stepped alone since the last update. Gradients stay unused, and workers keep the state
-    of their optimizers. The next ``Apply`` takes the moves that result.
+    All of them have stepped alone since the last update, and are idle unless the strategy ``sums_meanwhile``: then a
+    gradient that is being computed is of the parameters before. Gradients stay unused, and workers keep the state of
+    their optimizers. The next ``Apply`` takes the moves that result.
     """
 
     workers: tuple[int, ...]

@@ -12,6 +12,7 @@ import pytest
 from injectors.patterns import Elastic
 from injectors.plan import ClusterShape
 from runtime.core.collectives.known import Summing
+from strategies.ad_psgd import ADPSGD
 from strategies.basic.bsp import BSP
 from strategies.eager_sgd import EagerSGD
 from strategies.lgc import LGC
@@ -44,6 +45,8 @@ def make(kind: str) -> Strategy:
         return BSP()
     if kind in ("solo", "majority"):
         return EagerSGD(mode=kind, sync_every=5 if kind == "solo" else None)
+    if kind == "gossip":
+        return ADPSGD(common_every=3)
     if kind == "lgc":
         return LGC(k_fastest=2, topology="allreduce", reselect_iters=2)
     if kind in ("star", "learning"):
@@ -61,8 +64,8 @@ def run_of(where: str, kind: str, num_workers: int, seed: int) -> VirtualRun:
     return VirtualRun(DRAW[where](num_workers, seed), make(kind))
 
 
-CASES = [("machines", kind) for kind in ("lgc", "waiting", "star", "learning", "solo")]
-CASES += [("hosts", kind) for kind in ("bsp", "lgc", "waiting", "star", "solo", "majority")]
+CASES = [("machines", kind) for kind in ("lgc", "waiting", "star", "learning", "solo", "gossip")]
+CASES += [("hosts", kind) for kind in ("bsp", "lgc", "waiting", "star", "solo", "majority", "gossip")]
 
 
 @pytest.mark.few(7)

@@ -221,10 +221,11 @@ def test_each_sample_counts_once_when_a_child_dies_or_a_parent(start: Start, str
 ALONE = (*LEDGER, *PACED, ALLREDUCE, "strategy=local_sgd", "strategy.period=3", "save_parameters=true")
 DILOCO = (*DIGITS, *SHORT, *MOMENTUM, ALLREDUCE, "strategy=diloco", "strategy.period=3", "strategy.data=even")
 PRAGUE = (ALLREDUCE, "strategy=prague", "strategy.common_every=4")
-GROUPS = (*LEDGER, *PACED, *PRAGUE, "save_parameters=true")
+AD_PSGD = (ALLREDUCE, "strategy=ad_psgd", "strategy.common_every=4")
+GROUPS, PAIRS = ((*LEDGER, *PACED, *averaging, "save_parameters=true") for averaging in (PRAGUE, AD_PSGD))
 
 
-@pytest.mark.parametrize("settings", [ALONE, GROUPS], ids=["alone", "groups"])
+@pytest.mark.parametrize("settings", [ALONE, GROUPS, PAIRS], ids=["alone", "groups", "pairs"])
 def test_each_sample_counts_once_whoever_dies_between_two_averages(start: Start, settings: tuple[str, ...]) -> None:
     run = start("run", *settings, "workload.epochs=null")
     for worker in (1, 0):
@@ -307,9 +308,10 @@ class GroupRetrace(Retracing):
 
 
 @pytest.mark.long(like="test_each_sample_counts_once_whoever_dies_between_two_averages")
-def test_groups_learn_what_the_record_says(start: Start) -> None:
+@pytest.mark.parametrize("averaging", [PRAGUE, AD_PSGD], ids=["groups", "pairs"])
+def test_groups_learn_what_the_record_says(start: Start, averaging: tuple[str, ...]) -> None:
     """Worker 0 is slow. Who averages with whom depends on the times of this run; the record has it."""
-    run = start("run", *DIGITS, *SHORT, *MOMENTUM, *PRAGUE, "cluster.device={base_s: 0.01}", *SLOW_0)
+    run = start("run", *DIGITS, *SHORT, *MOMENTUM, *averaging, "cluster.device={base_s: 0.01}", *SLOW_0)
     run.finish()
     assert_sound(run)
     again = GroupRetrace(run)

@@ -32,8 +32,8 @@ class Snapshot:
         self.version, self.received_s = 0, 0.0
 
     def take(self, copy: ReplicaState) -> None:
-        """Copy the parameters of now; the next gradient has a vector of its own."""
-        self.params[:] = copy.params
+        """Copy the parameters of now, the worker's own if it has some; the next gradient has a vector of its own."""
+        self.params[:] = copy.links.params
         self.version, self.grad = copy.version, copy.buffer()
 
     def receive_params(self, ticket: int) -> int:

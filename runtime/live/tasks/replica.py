@@ -223,6 +223,7 @@ class Replica:
         """Step the own parameters, or average with other replicas; like an update, that is not part of the wait."""
         begun = time.perf_counter()
         if isinstance(message, MoveAlone):
+            self._collect()
             self.copy.step_alone(message.order)
         else:
             assert isinstance(self.collective, Ring), "refused before: other collectives sum over all replicas"

@@ -96,7 +96,7 @@ class HostReplicas(ReplicaGroup):
         self._order_sum(self._begin(workers), workers, sent_s)
 
     def _step_alone(self, name: str, done: Then) -> None:
-        self.machines.compute(name, self.costs.replica_step_s(self.model_bytes), done)
+        self._compute(name, self.costs.replica_step_s(self.model_bytes), done)
 
     def schedule_update(self, sent_s: float, num_grads: int) -> None:
         self._sum(sent_s, self.ring)
@@ -143,7 +143,7 @@ class HostReplicas(ReplicaGroup):
         self._compute(made.names[rank], self.costs.replica_step_s(self.model_bytes), end)
 
     def _compute(self, name: str, seconds: float, done: Then) -> None:
-        """Let a replica work for an update."""
+        """Let a replica work for an update or a step."""
         if self.meanwhile:
             self.machines.work_beside(name, seconds, done)
         else:

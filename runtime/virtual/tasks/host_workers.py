@@ -154,7 +154,8 @@ class HostWorkers(WorkerModel):
         replicas, parent, sent_s = self.servers, iteration.order.parent, iteration.sent_s
         if isinstance(replicas, Replicas):
             iteration.missing += 1
-            replicas.deliver(sent_s, lambda _: self._update_made(iteration, replicas))
+            idle_s = replicas.idle_of(iteration.order.worker)
+            replicas.deliver(sent_s, lambda _: self._update_made(iteration, idle_s))
         elif isinstance(replicas, HostReplicas) and parent is not None:
             iteration.missing += 1
             replicas.order(parent, sent_s, partial(self._send_child, iteration, parent))
@@ -169,15 +170,17 @@ class HostWorkers(WorkerModel):
         iteration.receiving_since_s, iteration.receiving = self.clock.now, 1
         self._between(iteration, (self.names[parent], self._name(iteration)), iteration.came)
 
-    def _update_made(self, iteration: Chained, replicas: Replicas) -> None:
-        """The replicas have the parameters; a child receives them from its parent, others may still copy state."""
+    def _update_made(self, iteration: Chained, idle_s: float) -> None:
+        """The replicas have the parameters; a child receives them from its parent.
+
+        Another worker may still copy state or step: it has carried out its earlier orders at ``idle_s``.
+        """
         if iteration.void:
             return
-        worker, parent = iteration.order.worker, iteration.order.parent
-        if parent is not None:
+        if (parent := iteration.order.parent) is not None:
             self._send_from(iteration, parent)
-        elif (idle_s := replicas.idle_of(worker)) > self.clock.now:
-            self.clock.at(idle_s, MACHINE, self._update_made, iteration, replicas)
+        elif idle_s > self.clock.now:
+            self.clock.at(idle_s, MACHINE, self._update_made, iteration, idle_s)
         else:
             iteration.received()
 

@@ -14,7 +14,7 @@ from reading.ranges import check_settings
 from strategies.parts import hooks
 from strategies.parts.composition.parts import Parts, check_fit
 from strategies.parts.gates import Verdict
-from strategies.parts.gates.base import Dividing, Waiting
+from strategies.parts.gates.base import Dividing, Pairing, Waiting
 from strategies.parts.nodes import Controller
 from strategies.parts.weights import STALENESS_RULES, check_lr_rule, lr_scale, mean_weight, staleness_factor
 from strategies.protocol import (
@@ -125,6 +125,7 @@ class Composition(Strategy):
         ]
         self._logging = [part for part in others if isinstance(part, hooks.Logging)]
         self._order: Callable[[int], Compute] = self._portion if isinstance(parts.gate, Dividing) else parts.load.order
+        self._pair = parts.gate.pair if isinstance(parts.gate, Pairing) else None
 
     # ---- before the job ---------------------------------------------------------------------------------------------
 
@@ -231,6 +232,8 @@ class Composition(Strategy):
             if not self._load.steady and (verdict.apply or verdict.opens):
                 self._resize(verdict)
             commands.extend(map(self._order, go))
+            if self._pair is not None:
+                commands += [Average(workers=pair) for pair in map(self._pair, go) if pair]
         return commands
 
     def _update(self, verdict: Verdict, factor: float, commands: list[AnyCommand]) -> None:

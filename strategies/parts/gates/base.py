@@ -149,6 +149,14 @@ class Dividing(Protocol):
         """The index of the worker's next part, and the number of parts."""
 
 
+@runtime_checkable
+class Pairing(Protocol):
+    """A gate that ``sums_meanwhile`` and whose workers average while they compute."""
+
+    def pair(self, worker: int) -> tuple[int, ...]:
+        """Workers that average now that ``worker``, one of them, has its next order; empty: none do."""
+
+
 def by_worker(grads: Iterable[Grad]) -> tuple[Grad, ...]:
     """Gradients in rank order: a sum in order of arrival would differ in its last bits from run to run."""
     return tuple(sorted(grads, key=lambda grad: grad.worker))

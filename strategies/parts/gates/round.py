@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sized
+from typing import ClassVar
 
 from strategies.parts.gates.base import NOTHING, Roster, Verdict
 
@@ -17,7 +18,10 @@ class RoundGate(ABC):
         roster: the members of the round.
         missing: members that the round waits for.
         buffer: the gradients of its update.
+        waits_for_all: whether a faster worker waits for the slowest member.
     """
+
+    waits_for_all: ClassVar[bool] = True
 
     roster: Roster
     missing: set[int]
@@ -39,7 +43,7 @@ class RoundGate(ABC):
         return Verdict(go=(worker,), opens=opens)
 
     def waiting_groups(self) -> list[list[int]]:
-        return [sorted(self.roster.members)]
+        return [sorted(self.roster.members)] if self.waits_for_all else []
 
     @abstractmethod
     def _complete(self) -> Verdict:

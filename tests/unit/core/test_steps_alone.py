@@ -12,10 +12,12 @@ def alone(*grads: int, lr_scale: float = 1.0) -> StepAlone:
     return StepAlone(grads=grads, lr_scale=lr_scale)
 
 
-def rig(num_servers: int = 0, **changes: object) -> Rig:
+def rig(num_servers: int = 0, *, meanwhile: bool = False, **changes: object) -> Rig:
     """Workers 0 and 1 have computed gradients 0 and 1, of 2 samples each."""
     size = {"num_workers": 2, "global_batch_samples": 4, "batches_per_shard": 8, "num_samples": 64}
-    at = Rig(Puppet(), make_job(num_servers=num_servers, **size, **changes)).start()
+    puppet = Puppet()
+    puppet.sums_meanwhile = meanwhile
+    at = Rig(puppet, make_job(num_servers=num_servers, **size, **changes)).start()
     at.say(*compute(0, 1, num_samples=2))
     return arrived(at, 0, 1)
 
@@ -123,6 +125,17 @@ def test_an_average_leaves_gradients_and_weights_as_they_are() -> None:
     arrived(at, 0)
     at.say(alone(2), Apply(grads=(0, 1, 2), weights=(1 / 6,) * 3))
     assert at.applied[0][1].moves == ((0, pytest.approx(2 / 3)), (1, pytest.approx(1 / 3)))
+
+
+def test_workers_that_compute_average_if_replicas_sum_meanwhile() -> None:
+    """The gradient moves the parameters that the average has left."""
+    at = rig(meanwhile=True)
+    at.say(alone(0, 1), *compute(1, num_samples=2), Average(workers=(0, 1)))
+    arrived(at, 1)
+    at.say(alone(2), Apply(grads=(0, 1, 2), weights=(1 / 6,) * 3))
+    assert [workers for _, workers in at.averages] == [(0, 1)]
+    assert [step.grad_id for step in at.steps] == [0, 1, 2]
+    assert "it has not stepped alone since the last update" in refusal(at, Average(workers=(0, 1)))
 
 
 @pytest.mark.parametrize("workers", [(), (0,), (0, 0)])

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.core.job import ApplyOrder
+from runtime.core.job import ApplyOrder, StepOrder
 from runtime.live.tasks.background import Background
+from runtime.live.tasks.own_replica import replica_state
 from runtime.live.tasks.replica_state import ReplicaState
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.messages import Message, Report
@@ -98,6 +99,25 @@ def test_the_next_gradient_has_the_parameters_of_then_and_a_vector_of_its_own(
     one, two = background.arrived().values()
     assert not np.shares_memory(one, two)
     assert background.arrived() == {}
+
+
+def test_it_computes_on_the_workers_own_parameters(told: list[Any]) -> None:
+    """While these change, as by an average, and the common ones stay."""
+    own = replica_state(np.zeros(SIZE, np.float32), {"name": "sgd", "lr": 1.0}, Identity("worker", 0), {"lr": 1.0})
+    background = Background(own, told.append, told.append)
+    own.links.params.fill(2.0)
+    worker = Worker(background)
+    background.begin(lambda: worker.compute(1))
+    assert worker.began.wait(PATIENCE_S)
+    own.average(lambda total: np.add(total, 4.0, out=total), 2)
+    worker.may.set()
+    background.finish()
+    assert worker.params == [2.0]
+    ((ticket, grad),) = background.arrived().items()
+    own.hold(ticket, grad)
+    own.step_alone(StepOrder(grad_id=ticket, worker=0, lr=0.5, samples=1))
+    np.testing.assert_array_equal(own.links.params, np.full(SIZE, 2.5))
+    assert not own.params.any()
 
 
 def test_an_error_ends_the_process(background: Background, told: list[Any]) -> None:

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies.parts.gates import Verdict
+from strategies.parts.shuffled import shuffled
 from strategies.prague import Prague
 from strategies.prague.divided import DividedGate
-from strategies.prague.shuffled import shuffled
 from strategies.protocol import Apply, Average, Grad, StepAlone
 from tests.support.harness import HeapRun, make_job
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 
+from injectors.plan import Disturbance, build_plan
+from injectors.schedule import Schedule
 from runtime.cluster.device import DeviceProfile
 from runtime.cluster.hosts import parse_hosts
 from runtime.core.job import ApplyOrder
@@ -16,6 +19,7 @@ from runtime.virtual.machines.kernel import new_clock
 from runtime.virtual.machines.machines import ModelledMachines
 from runtime.virtual.machines.sites import Site
 from runtime.virtual.tasks.host_replicas import HostReplicas
+from strategies.ad_psgd import ADPSGD
 from strategies.basic.bsp import BSP
 from strategies.eager_sgd import EagerSGD
 from strategies.protocol import NodeId
@@ -128,6 +132,35 @@ def test_a_replica_that_computes_holds_up_no_sum_if_a_thread_of_its_own_does(hos
     assert tape.update_times()[:7] == [0.25 * number for number in range(1, 8)]
     late = [grad for grad in tape.received("Arrived") if grad["grad"]["worker"] == 2]
     assert [(one["t"], one["grad"]["version"]) for one in late][:1] == [(2.0, 0)]
+
+
+PAUSE_LATER = Schedule(
+    build_plan("test", 0, 1e6, [Disturbance(target="worker:0", start_s=1e5, end_s=2e5, kind="pause", magnitude=1.0)])
+)
+"""Work in progress may be disturbed, so machines are modelled."""
+
+
+@pytest.mark.parametrize("about", [{}, {"actuator": PAUSE_LATER}, {"hosts": 2}], ids=["alone", "machines", "hosts"])
+@pytest.mark.parametrize(
+    ("step_s", "arrivals_s"),
+    [(0.25, ([1, 2, 3, 4, 5.25], [1.25, 2.5, 3.75, 5])), (0.75, ([1, 2, 3.75], [1.25, 2.5, 4]))],
+)
+def test_an_average_delays_no_gradient_that_is_being_computed(
+    about: dict[str, Any], step_s: float, arrivals_s: tuple[list[float], list[float]]
+) -> None:
+    """Worker 0 takes 1 s, worker 1, which asks for averages with it, 1.25 s; an average is two messages of ``step_s``.
+
+    Messages of 0.25 s: averages from 1.25 to 1.75 s, 2.5 to 3 s and 3.75 to 4.25 s, as both compute. Worker 0 steps
+    by its gradient of 4 s when the last is over. Messages of 0.75 s: the first average is over at 2.75 s, when both
+    step by the gradients of 2 and 2.5 s.
+    """
+    hosts = {"hosts": parse_hosts({"count": about["hosts"]}, 2, 0)} if "hosts" in about else about
+    devices = [DeviceProfile(base_s=base_s) for base_s in (1.0, 1.25)]
+    run, tape = session(ADPSGD(), allreduce_job(2, 16), Costs(ring_step_s=step_s), devices, parameters=0, **hosts)
+    finish(run, tape)
+    for worker, expected in enumerate(arrivals_s):
+        arrived = [line["t"] for line in tape.received("Arrived") if line["grad"]["worker"] == worker]
+        assert arrived[: len(expected)] == pytest.approx(expected)
 
 
 def test_its_sums_take_as_long_while_it_computes() -> None:
