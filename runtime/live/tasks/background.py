@@ -33,7 +33,7 @@ class Snapshot:
 
     def take(self, copy: ReplicaState) -> None:
         """Copy the parameters of now; the next gradient has a vector of its own."""
-        self.params[:] = copy.params
+        self.params[:] = copy.links.params
         self.version, self.grad = copy.version, copy.buffer()
 
     def receive_params(self, ticket: int) -> int:

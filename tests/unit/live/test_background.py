@@ -11,6 +11,7 @@ import pytest
 
 from runtime.core.job import ApplyOrder
 from runtime.live.tasks.background import Background
+from runtime.live.tasks.own_replica import replica_state
 from runtime.live.tasks.replica_state import ReplicaState
 from runtime.live.transport.auth import Identity
 from runtime.live.transport.messages import Message, Report
@@ -105,3 +106,14 @@ def test_an_error_ends_the_process(background: Background, told: list[Any]) -> N
     background.begin(lambda: {}["nothing"])
     background.finish()
     assert [type(error) for error in told] == [KeyError]
+
+
+def test_a_worker_with_parameters_of_its_own_computes_on_these(told: list[Any]) -> None:
+    copy = replica_state(np.zeros(SIZE, np.float32), {"name": "sgd", "lr": 1.0}, Identity("worker", 0), {"lr": 1.0})
+    copy.links.params.fill(3.0)
+    background = Background(copy, told.append, told.append)
+    worker = Worker(background)
+    worker.may.set()
+    background.begin(lambda: worker.compute(1))
+    background.finish()
+    assert (worker.params, float(copy.params[0])) == ([3.0], 0.0)
