@@ -99,7 +99,7 @@ UNABLE: tuple[Unable, ...] = (
         _ps,
         "topology=ps: servers hold the parameters, so workers have none of their own to step",
         "use topology=allreduce",
-        ("StepAlone", "Average"),
+        ("StepAlone", "Average", "SumFragment"),
     ),
     Unable(
         "own steps and a collective that sums gradients",
@@ -121,6 +121,13 @@ UNABLE: tuple[Unable, ...] = (
         "topology.collective={topology.collective}: all replicas take part in every sum",
         "use topology.collective=ring",
         (CHILDREN, "Average"),
+    ),
+    Unable(
+        "fragments and another collective",
+        _of_another_collective,
+        "topology.collective={topology.collective}: sums whole vectors",
+        "use topology.collective=ring",
+        ("SumFragment",),
     ),
     Unable(
         "replicas outside of the ring and parameter servers",

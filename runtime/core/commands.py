@@ -48,6 +48,7 @@ from strategies.protocol import (
     Send,
     StepAlone,
     Stop,
+    SumFragment,
     Wake,
 )
 
@@ -97,6 +98,8 @@ class Commands:
                 self.executor.step_alone(command)
             case Average():
                 self.executor.own_steps.average(command)
+            case SumFragment():
+                self.executor.own_steps.sum_fragment(command)
             case Drop():
                 self.executor.drop(t, command)
             case Send():

@@ -84,7 +84,7 @@ class Coordinator:
         self.job, self.strategy, self.port, self.record = job, strategy, port, record
         self.scheduler, self.place_of = scheduler or ConstantPending(), place_of
         self.course = Course()
-        holds, outer_lr = Send in strategy.needs, float(strategy.outer["lr"])
+        holds = Send in strategy.needs
         self.executor = Executor(
             job,
             strategy.data,
@@ -94,7 +94,7 @@ class Coordinator:
             disturb,
             self._epochs_done,
             holds=holds,
-            outer_lr=outer_lr,
+            outer=strategy.outer,
             meanwhile=strategy.sums_meanwhile,
             loader_for=loader_for,
         )

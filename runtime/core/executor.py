@@ -10,7 +10,8 @@ at the end of an epoch, it ends at once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -80,13 +81,11 @@ class Executor:
         finish: Callable[[float, str], None],
         *,
         holds: bool = False,
-        outer_lr: float = 1.0,
+        outer: Mapping[str, Any],
         meanwhile: bool = False,
         loader_for: LoaderFor = lambda worker, t: 0.0,
     ) -> None:
         self.loader_for = loader_for
-        self.outer_lr = outer_lr
-        """Rate of updates by what workers have moved their own parameters by."""
         self.job, self.port, self.record, self.disturb, self.finish = job, port, record, disturb, finish
         self.holds = holds
         """Whether workers keep their gradients until they are sent."""
@@ -111,7 +110,7 @@ class Executor:
         self.replication = Replication(port, tuple(copies))
         self.attachments = Attachments(self.ledger, self.members, replicas=not job.num_servers)
         replicas = not job.num_servers
-        self.own_steps = OwnSteps(self.ledger, self.members, port, replicas=replicas, meanwhile=meanwhile)
+        self.own_steps = OwnSteps(self.ledger, self.members, port, outer, replicas=replicas, meanwhile=meanwhile)
         self.version = 0
         self.measuring = Measuring(self._servers)
         self.scoring = Scoring(port, self._servers, job.validation_samples, lambda: self.version)
@@ -175,10 +174,10 @@ class Executor:
         newest = shards.epochs_opened
         self.scoring.forget(command.grads)
         ring = self.attachments.reform(command, grads)
-        moves = self.own_steps.moves(grads, command.weights, self.version)
-        if moves and (command.measure or command.children):
+        own = self.own_steps.moves(grads, command.weights, self.version)
+        if own.moves and (command.measure or command.children):
             raise ProtocolError(f"{command}: moves have no norm, and workers with parameters of their own no children")
-        rate = (self.outer_lr if moves else self._lr()) * command.lr_scale
+        rate = (self.own_steps.outer_lr if own.moves else self._lr()) * command.lr_scale
         self.version += 1
         ids, weights = members_of(grads), command.weights
         if len(ids) > len(grads):
@@ -197,7 +196,7 @@ class Executor:
                 excluded=ring.excluded,
                 children=command.children,
                 returning=ring.returning,
-                moves=moves,
+                **own._asdict(),
             )
         )
         if number is None:

@@ -161,6 +161,10 @@ class ApplyOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """(worker, source): who is not a child any more, and the replica whose state it takes over after it."""
     moves: tuple[tuple[int, float], ...] = ()
     """(worker, factor): instead of gradients, what workers have moved their own parameters by is summed so."""
+    fragments: tuple[tuple[tuple[int, float], ...], ...] = ()
+    """The same for each fragment, where there are some: of one without factors nothing has moved since its sum."""
+    stays: tuple[int, ...] = ()
+    """Workers that go on with their own parameters; all others continue from the common ones that result."""
 
 
 class StepOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -170,6 +174,20 @@ class StepOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     worker: int
     lr: float
     samples: int
+
+
+class FragmentOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One of ``of`` fragments: some workers offer it, all replicas sum it by ``moves``, some mix it with their own."""
+
+    fragment: int
+    of: int
+    offer: tuple[int, ...]
+    moves: tuple[tuple[int, float], ...]
+    """(worker, factor): what workers had moved it by when they offered it is summed so; empty: no sum yet."""
+    samples: int
+    lr: float
+    mix: tuple[int, ...]
+    kept_frac: float
 
 
 class SumOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -194,6 +212,9 @@ class Port(Protocol):
 
     def average(self, workers: tuple[int, ...]) -> None:
         """Let these workers continue from the mean of their own parameters."""
+
+    def sum_fragment(self, order: FragmentOrder) -> None:
+        """Let workers offer, sum and mix a fragment of the parameters."""
 
     def drop(self, grads: tuple[int, ...]) -> None:
         """Let servers discard these gradients; of a sum that they hold, the sum and all its members are named."""

@@ -3,32 +3,57 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple, final
 
-from runtime.core.job import Port, StepOrder
+from runtime.core.job import FragmentOrder, Port, StepOrder
 from runtime.core.ledger import GradientLedger
 from runtime.core.membership import Membership
-from strategies.protocol import Average, Grad, ProtocolError, StepAlone
+from strategies.protocol import Average, Grad, ProtocolError, StepAlone, SumFragment
+
+Factors = tuple[tuple[int, float], ...]
+"""(worker, factor of its move)."""
+
+
+class Moves(NamedTuple):
+    """What an update sums, in all and for each fragment, and the workers that go on with their own parameters."""
+
+    moves: Factors = ()
+    fragments: tuple[Factors, ...] = ()
+    stays: tuple[int, ...] = ()
 
 
 @final
 class OwnSteps:
-    """``grads`` are those gradients; an update names all of them, or none.
+    """``grads`` are those gradients; an update names all of a worker, or none.
 
-    ``meanwhile``: workers may average while they compute.
+    ``outer`` is that of the strategy; ``meanwhile``: workers may average while they compute.
     """
 
     def __init__(
-        self, ledger: GradientLedger, members: Membership, port: Port, *, replicas: bool, meanwhile: bool
+        self,
+        ledger: GradientLedger,
+        members: Membership,
+        port: Port,
+        outer: Mapping[str, Any],
+        *,
+        replicas: bool,
+        meanwhile: bool,
     ) -> None:
         self.ledger, self.members, self.port = ledger, members, port
         self.replicas, self.meanwhile = replicas, meanwhile
+        self.outer_lr = float(outer["lr"])
+        """Rate of updates by what workers have moved their own parameters by."""
+        self.fragments = int(outer.get("fragments", 0))
         self.grads: dict[int, Grad] = {}
         self._samples: Counter[int] = Counter()
         """Samples of these by worker."""
         self._since: int | None = None
         """The version after which workers have optimizers of their own."""
+        self._summed: Counter[tuple[int, int]] = Counter()
+        """Of a worker's samples: how many the sums of a fragment have taken, by (fragment, worker)."""
+        self._offered: dict[int, dict[int, int]] = {}
+        """By fragment: the samples that workers have offered for its next sum."""
 
     def step(self, command: StepAlone, version: int, rate: Callable[[int], float]) -> None:
         """Order one step from the worker of each gradient; ``rate(n)`` is the rate n samples after ``version``.
@@ -59,35 +84,93 @@ class OwnSteps:
         for worker in workers:
             if not self._samples[worker]:
                 raise self.ledger.error(worker, f"{command}: it has not stepped alone since the last update")
-            if not self.meanwhile and (worker in self.ledger.busy or worker in self.ledger.starved):
-                raise self.ledger.error(worker, f"{command}: only idle workers average")
+            if not self.meanwhile:
+                self._check_idle(worker, f"{command}: only idle workers average")
         self.port.average(workers)
+
+    def sum_fragment(self, command: SumFragment) -> None:
+        """Order that workers offer, sum and mix a fragment."""
+        fragment, offered = command.fragment, self._offered.setdefault(command.fragment, {})
+        if not 0 <= fragment < self.fragments:
+            raise ProtocolError(f"{command}: the strategy has declared {self.fragments} fragments")
+        for worker in command.offer:
+            samples = self._samples[worker] - self._summed[fragment, worker]
+            if worker in offered or samples <= 0:
+                raise self.ledger.error(worker, f"{command}: it has offered that, or not stepped alone since")
+            self._check_idle(worker, f"{command}: only idle workers offer")
+            offered[worker] = samples
+        if command.sums and not offered:
+            raise ProtocolError(f"{command}: no worker has offered this fragment")
+        for worker in command.mix:
+            if worker in offered and not command.sums:
+                raise self.ledger.error(worker, f"{command}: what it has offered is not summed yet")
+            self._check_idle(worker, f"{command}: only idle workers mix")
+        summed = offered if command.sums else {}
+        self._summed.update({(fragment, worker): samples for worker, samples in summed.items()})
+        if command.sums:
+            self._offered[fragment] = {}
+        self.port.sum_fragment(
+            FragmentOrder(
+                fragment=fragment,
+                of=self.fragments,
+                offer=command.offer,
+                moves=_shares(summed),
+                samples=sum(summed.values()),
+                lr=self.outer_lr,
+                mix=command.mix,
+                kept_frac=command.kept_frac,
+            )
+        )
+
+    def _check_idle(self, worker: int, message: str) -> None:
+        if worker in self.ledger.busy or worker in self.ledger.starved:
+            raise self.ledger.error(worker, message)
 
     def check_drop(self, grads: Sequence[int]) -> None:
         """Refuse to discard a gradient that has moved parameters already."""
         if stepped := [grad_id for grad_id in grads if grad_id in self.grads]:
             raise ProtocolError(f"Drop of {stepped}: their workers have stepped by them")
 
-    def moves(self, used: Sequence[Grad], weights: Sequence[float], version: int) -> tuple[tuple[int, float], ...]:
+    def moves(self, used: Sequence[Grad], weights: Sequence[float], version: int) -> Moves:
         """The part of each worker's move in the update of ``version``, which uses it up; empty: it is of gradients.
 
-        Raises ``ProtocolError`` if some of the gradients have moved parameters and others have not, or not all that
-        have are named.
+        Workers that compute, or have steps that it does not name, go on. Raises ``ProtocolError`` if some of the
+        gradients have moved parameters and others have not, or not all that have moved a worker are named.
         """
         if not self.grads and (self._since is None or version <= self._since):
-            return ()
-        if self.grads.keys() != {grad.id for grad in used}:
-            raise ProtocolError(
-                f"Apply of {[grad.id for grad in used]}: after steps of workers alone an update is of all gradients "
-                f"of such steps ({sorted(self.grads)}), and of no others"
-            )
+            return Moves()
         factors: dict[int, float] = {}
         for grad, weight in zip(used, weights, strict=True):
             factors[grad.worker] = factors.get(grad.worker, 0.0) + weight * grad.samples
-        self.void()
-        return tuple(sorted(factors.items()))
+        named = {grad.id for grad in used}
+        left = {grad.worker for grad in self.grads.values() if grad.id not in named}
+        if not named <= self.grads.keys() or left & factors.keys() or (left and self.fragments):
+            raise ProtocolError(
+                f"Apply of {sorted(named)}: after steps of workers alone an update is of all gradients of such steps "
+                f"({sorted(self.grads)}) of each of its workers, with fragments of all workers, and of no others"
+            )
+        fragments = tuple([_shares(self._since_sum(fragment)) for fragment in range(self.fragments)])
+        stays = sorted(left | (self.ledger.busy.keys() & set(self.members.here())))
+        self.void(factors)
+        return Moves(tuple(sorted(factors.items())), fragments, tuple(stays))
 
-    def void(self) -> None:
-        """All workers have the parameters of the last update again."""
-        self.grads = {}
-        self._samples.clear()
+    def _since_sum(self, fragment: int) -> dict[int, int]:
+        """Samples that no sum of this fragment has taken, by worker."""
+        left = {worker: samples - self._summed[fragment, worker] for worker, samples in self._samples.items()}
+        return {worker: samples for worker, samples in left.items() if samples}
+
+    def void(self, workers: Collection[int] | None = None) -> None:
+        """These workers have what is common again; None: all."""
+        self.grads = (
+            {} if workers is None else {one.id: one for one in self.grads.values() if one.worker not in workers}
+        )
+        for worker in list(self._samples) if workers is None else workers:
+            self._samples.pop(worker, None)
+        self._offered = {}
+        self._summed.clear()
+
+
+def _shares(samples: Mapping[int, int]) -> Factors:
+    """Every worker's share of the samples, in rank order."""
+    total = sum(samples.values())
+    return tuple([(worker, samples[worker] / total) for worker in sorted(samples)])

@@ -331,6 +331,12 @@ class Optimizer:
                 self._pool.submit(add, *update, False)
         add(*update, True)
 
+    def part(self, part: slice) -> Optimizer:
+        """The optimizer of some of the elements, which shares the state vectors."""
+        made = Optimizer(self.rule, len(range(self.num_elements)[part]))
+        made._state = [values[part] for values in self._state]
+        return made
+
     def state(self) -> State:
         """Number of steps and the rule's state vectors by name (the vectors themselves, not copies)."""
         return {"step": self.steps, **dict(zip(self.rule.slots, self._state, strict=True))}

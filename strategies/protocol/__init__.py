@@ -13,10 +13,10 @@ Of a strategy that needs ``Send`` the worker holds its gradient until it is sent
     Compute -> (parameters delivered, gradient computed) -> Ready -> Send -> (pushed) -> Arrived -> Apply | Drop
                                                                   -> Drop
 
-A worker may first move parameters of its own by its gradients, which the next ``Apply`` names with all others; some
-workers may average such parameters meanwhile::
+A worker may first move parameters of its own by its gradients, which the next ``Apply`` names with all others;
+workers may average such parameters meanwhile, or sum fragments of them::
 
-    Compute -> Arrived -> StepAlone -> Average -> Compute -> Arrived -> StepAlone -> Apply
+    Compute -> Arrived -> StepAlone -> Average | SumFragment -> Compute -> Arrived -> StepAlone -> Apply
 
 Laws
 ----
@@ -63,6 +63,7 @@ from strategies.protocol.commands import Score as Score
 from strategies.protocol.commands import Send as Send
 from strategies.protocol.commands import StepAlone as StepAlone
 from strategies.protocol.commands import Stop as Stop
+from strategies.protocol.commands import SumFragment as SumFragment
 from strategies.protocol.commands import Wake as Wake
 from strategies.protocol.events import AnyEvent as AnyEvent
 from strategies.protocol.events import Arrived as Arrived

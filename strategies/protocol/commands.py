@@ -79,6 +79,9 @@ class StepAlone(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True
     the moves of all workers since the last update, each weighted by its gradients' weights times samples, are one
     gradient for the outer optimizer (``Strategy.outer``), and all workers have the same parameters again. Workers keep
     the state of their own optimizers, so after the first such step every ``Apply`` is of this kind.
+
+    With ``Strategy.sums_meanwhile`` an ``Apply`` may name all such gradients of some workers alone. Others that
+    compute, or have stepped since, go on with their own parameters; they move from what was common when they began.
     """
 
     grads: tuple[int, ...]
@@ -94,6 +97,23 @@ class Average(Command, frozen=True, kw_only=True, tag=True):
     """
 
     workers: tuple[int, ...]
+
+
+class SumFragment(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Sum what workers have moved a fragment of the parameters by (``Strategy.outer``); gradients stay unused.
+
+    In this order: idle workers that have stepped since their last offer ``offer`` the fragment of their own parameters
+    as it is now; with ``sums`` the outer optimizer steps the fragment of the common parameters by all that is offered,
+    weighted by samples, in every replica; idle workers that ``mix`` go on from ``kept_frac`` times their fragment and
+    the rest of the common one. The next ``Apply`` takes, fragment by fragment, the moves that result. Readers get
+    no parameters of a version before that, and a rollback goes back behind all such sums.
+    """
+
+    fragment: int
+    offer: tuple[int, ...] = ()
+    sums: bool = False
+    mix: tuple[int, ...] = ()
+    kept_frac: float = 0.0
 
 
 class Send(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
@@ -253,6 +273,7 @@ AnyCommand = (
     | Replicate
     | StepAlone
     | Average
+    | SumFragment
     | Apply
     | Drop
     | Score

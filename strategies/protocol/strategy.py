@@ -62,7 +62,9 @@ class Strategy(Protocol):
     outer: Mapping[str, Any] = {"lr": 1.0}
     """The outer optimizer, SGD, of a strategy that needs ``StepAlone``: ``lr``, perhaps ``momentum`` and ``nesterov``.
 
-    With the default it averages parameters."""
+    With the default it averages parameters. With ``every`` momentum is applied with every so many updates alone
+    (``runtime.training.delayed_nesterov``). One that needs ``SumFragment`` also says how many ``fragments`` there are:
+    consecutive parts of the vector, as servers would hold them."""
 
     fitted: tuple[str, ...] = ()
     """Files by which it predicts, fitted before the job: the name and the start of the SHA-256 of each, for records."""

@@ -48,6 +48,8 @@ HURRIES: dict[str, dict[str, Any]] = {
         "actions.kill_restart.max_restarts": 2,
         "decide_every_s": 2.0,
     },
+    "async_local_sgd": {"period": 12},
+    "decoupled_diloco": {"period": 3, "grace_s": 0.5},
     "dlrover": {
         "sample_s": 2.0,
         "adjust_every_s": 2.0,
@@ -81,6 +83,7 @@ HURRIES: dict[str, dict[str, Any]] = {
         **{"discard": False, "refresh_every": 3, "rho": 0.0, "rescale": False},
         **{"validation_samples": 3, "warmup_updates": 2},
     },
+    "streaming_diloco": {"period": 4, "fragments": 2, "delay": 1},
     "sync_switch": {"bsp_frac": 0.7, "duration_s": 0.5, "switch_s": 0.5, "warmup_iters": 0},
     "sync_switch_elastic": {
         "bsp_frac": 0.7,

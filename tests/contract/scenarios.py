@@ -57,6 +57,7 @@ from strategies.protocol import (
     Started,
     StepAlone,
     Strategy,
+    SumFragment,
 )
 from tests.contract.catalogue import make
 from tests.support.harness import Rig, make_job
@@ -152,7 +153,14 @@ def details(what: Any) -> str:
             return details_of_rest(what)
 
 
-def details_of_rest(what: Any) -> str:
+def shares_of(what: SumFragment) -> str:
+    """Which workers offer a fragment, whether it is summed, which workers mix."""
+    offer = [f"offer {listed(what.offer)}"] if what.offer else []
+    mix = [f"mix {listed(what.mix)}"] if what.mix else []
+    return ", ".join([f"fragment {what.fragment}", *offer, *(["sum"] if what.sums else []), *mix])
+
+
+def details_of_rest(what: Any) -> str:  # noqa: C901  (a table)
     """What is done with gradients; everything else has all its fields shown."""
     match what:
         case Partition():
@@ -170,6 +178,8 @@ def details_of_rest(what: Any) -> str:
             return f"gradients {listed(what.grads)}" + ("" if what.lr_scale == 1.0 else f", rate x {what.lr_scale:g}")
         case Average():
             return f"workers {listed(what.workers)}"
+        case SumFragment():
+            return shares_of(what)
         case Drop():
             return f"gradients {listed(what.grads)}, {'requeued' if what.requeue else 'given up'}"
         case Score():
@@ -248,6 +258,7 @@ HAPPENINGS: dict[str, Callable[..., object]] = {
     "timer switch": lambda rig: fire(rig, "switch"),
     "timer children": lambda rig: fire(rig, "children"),
     "timer decided": lambda rig: fire(rig, "decided"),
+    "timer grace": lambda rig: fire(rig, "grace"),
 }
 
 

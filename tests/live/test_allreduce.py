@@ -220,12 +220,24 @@ def test_each_sample_counts_once_when_a_child_dies_or_a_parent(start: Start, str
 
 ALONE = (*LEDGER, *PACED, ALLREDUCE, "strategy=local_sgd", "strategy.period=3", "save_parameters=true")
 DILOCO = (*DIGITS, *SHORT, *MOMENTUM, ALLREDUCE, "strategy=diloco", "strategy.period=3", "strategy.data=even")
+STREAMED = ("strategy.period=4", "strategy.fragments=2", "strategy.delay=1", "strategy.mixing=0.5")
+STREAMING = (
+    *LEDGER,
+    *PACED,
+    ALLREDUCE,
+    "strategy=diloco",
+    *STREAMED,
+    "strategy.common_every=6",
+    "save_parameters=true",
+)
+QUORUM = (*LEDGER, *PACED, ALLREDUCE, "strategy=decoupled_diloco", "strategy.period=3", *SLOW_0, "save_parameters=true")
+ASYNC = (*LEDGER, *PACED, ALLREDUCE, "strategy=async_local_sgd", "strategy.period=3", *SLOW_0, "save_parameters=true")
 PRAGUE = (ALLREDUCE, "strategy=prague", "strategy.common_every=4")
 AD_PSGD = (ALLREDUCE, "strategy=ad_psgd", "strategy.common_every=4")
 GROUPS, PAIRS = ((*LEDGER, *PACED, *averaging, "save_parameters=true") for averaging in (PRAGUE, AD_PSGD))
 
 
-@pytest.mark.parametrize("settings", [ALONE, GROUPS, PAIRS], ids=["alone", "groups", "pairs"])
+@pytest.mark.parametrize("settings", long_after([ALONE, GROUPS, PAIRS, STREAMING, QUORUM, ASYNC], always=5))
 def test_each_sample_counts_once_whoever_dies_between_two_averages(start: Start, settings: tuple[str, ...]) -> None:
     run = start("run", *settings, "workload.epochs=null")
     for worker in (1, 0):
@@ -238,12 +250,14 @@ def test_each_sample_counts_once_whoever_dies_between_two_averages(start: Start,
 
 
 @pytest.mark.long(like="test_each_sample_counts_once_whoever_dies_between_two_averages")
-def test_steps_alone_are_those_of_the_virtual_clock(start: Start) -> None:
+@pytest.mark.parametrize("more", [(), (*STREAMED, "strategy.common_every=5")], ids=["plain", "fragments"])
+def test_steps_alone_are_those_of_the_virtual_clock(start: Start, more: tuple[str, ...]) -> None:
     """Each worker has the same orders in the same order, and the same losses; sums are added in another order."""
-    live = start("live", *DILOCO, "cluster.device={base_s: 0.02}").finish()
-    virtual = start("virtual", *DILOCO, "cluster.device={base_s: 0.02}", "runtime=virtual").finish()
+    settings = (*DILOCO, *more, "cluster.device={base_s: 0.02}")
+    live = start("live", *settings).finish()
+    virtual = start("virtual", *settings, "runtime=virtual").finish()
     assert orders_of(live) == orders_of(virtual)
-    assert live.version == virtual.version > 5
+    assert live.version == virtual.version > 4
     losses = [
         [event["loss"] for event in sorted(run.events("Arrived"), key=in_order) if event["grad"]["samples"]]
         for run in (live, virtual)
@@ -274,12 +288,13 @@ def orders_of(run: Run) -> list[list[str]]:
 
 
 class GroupRetrace(Retracing):
-    """Every worker's own parameters, which groups average."""
+    """Every worker's own parameters, which groups average. ``bases``: what those that stayed have moved from."""
 
     def __init__(self, run: Run) -> None:
         self.rule = {name: value for name, value in run.meta["job"]["optimizer"].items() if name != "lr"}
         self.own: dict[int, Any] = {}
         self.optimizers: dict[int, Any] = {}
+        self.bases: dict[int, Any] = {}
         super().__init__(run, num_servers=0)
 
     def compute(self, order: ComputeOrder) -> None:
@@ -300,10 +315,18 @@ class GroupRetrace(Retracing):
             self.own[worker][:] = mean
 
     def apply(self, order: ApplyOrder) -> None:
-        moves = [np.float32(factor) * (self.params - self.own[worker]) for worker, factor in order.moves]
-        self.params = self.params - np.sum(moves, axis=0)
-        for own in self.own.values():
-            own[:] = self.params
+        moves = [
+            np.float32(factor) * (self.bases.get(worker, self.params) - self.own[worker])
+            for worker, factor in order.moves
+        ]
+        for worker in order.stays:
+            self.own.setdefault(worker, self.params.copy())
+            self.bases.setdefault(worker, self.params)
+        self.params = self.params - np.float32(order.lr) * np.sum(moves, axis=0)
+        for worker, own in self.own.items():
+            if worker not in order.stays:
+                own[:] = self.params
+                self.bases.pop(worker, None)
         self.versions.append(self.params.copy())
 
 
@@ -316,6 +339,25 @@ def test_groups_learn_what_the_record_says(start: Start, averaging: tuple[str, .
     assert_sound(run)
     again = GroupRetrace(run)
     assert len({workers for _, workers in again.averages}) > 3
+    assert len(again.versions) == run.version + 1 > 3
+    np.testing.assert_allclose(again.params, run.parameters(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.long(like="test_each_sample_counts_once_whoever_dies_between_two_averages")
+def test_a_quorum_learns_what_the_record_says(start: Start) -> None:
+    """Worker 0 is slow: the others make updates without it, while it computes; then it is in one, too."""
+    outer = ("strategy.outer_lr=0.5", "strategy.outer_momentum=0.0", "strategy.outer_nesterov=false")
+    more = (
+        "strategy=decoupled_diloco",
+        "strategy.period=2",
+        "strategy.grace_s=0.0",
+        *outer,
+        "cluster.device={base_s: 0.01}",
+    )
+    run = start("run", *DIGITS, *SHORT, *MOMENTUM, ALLREDUCE, *more, *SLOW_0).finish()
+    assert_sound(run)
+    assert overlaps(run) > 0
+    again = GroupRetrace(run)
     assert len(again.versions) == run.version + 1 > 3
     np.testing.assert_allclose(again.params, run.parameters(), rtol=1e-4, atol=1e-6)
 

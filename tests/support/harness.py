@@ -19,7 +19,16 @@ from runtime.api import RunSpec
 from runtime.config.instantiate import instantiate
 from runtime.core import inputs
 from runtime.core.coordinator import Coordinator
-from runtime.core.job import ApplyOrder, ComputeOrder, Job, ReplicateOrder, SendOrder, StepOrder, SumOrder
+from runtime.core.job import (
+    ApplyOrder,
+    ComputeOrder,
+    FragmentOrder,
+    Job,
+    ReplicateOrder,
+    SendOrder,
+    StepOrder,
+    SumOrder,
+)
 from runtime.core.membership import Membership
 from runtime.core.node_orders import (
     AllocateOrder,
@@ -138,6 +147,7 @@ class Rig(Scores, Answers):
         self.effective: list[ApplyOrder] = []
         self.steps: list[StepOrder] = []
         self.averages: list[tuple[float, tuple[int, ...]]] = []
+        self.fragments: list[FragmentOrder] = []
         self.dropped: list[int] = []
         self.sent: list[tuple[float, SendOrder]] = []
         self.sums: list[SumOrder] = []
@@ -196,6 +206,9 @@ class Rig(Scores, Answers):
 
     def average(self, workers: tuple[int, ...]) -> None:
         self.averages.append((self.t, workers))
+
+    def sum_fragment(self, order: FragmentOrder) -> None:
+        self.fragments.append(order)
 
     def drop(self, grads: tuple[int, ...]) -> None:
         self.dropped += grads

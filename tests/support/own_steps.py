@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from runtime.backends.numpy import NumpyBackend
 from runtime.core.data.sampling import sample_indices
 from runtime.core.executor import cut_for
-from runtime.core.job import ApplyOrder, ComputeOrder, Job
+from runtime.core.job import ApplyOrder, ComputeOrder, FragmentOrder, Job
 from runtime.virtual.clock import MESSAGE
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs
 from runtime.virtual.tasks.model_state import RealModelState, Result
 from strategies.protocol import NodeId, Strategy
 from tests.support.virtual_runs import lose
-from tests.unit.virtual.test_virtual_session import Tape, finish, virtual_job
+from tests.unit.virtual.test_virtual_session import Tape, finish, slow, virtual_job
 from tests.unit.virtual.test_virtual_session import session as virtual_session
 
 Vector = NDArray[np.float32]
@@ -65,27 +65,41 @@ class Began(NamedTuple):
     version: int
     params: Vector
     indices: NDArray[np.int64]
+    grad_id: int
 
 
 class Watched(RealModelState):
-    """``began`` are all gradients by worker, ``common`` the parameters after each update by version."""
+    """``began`` are all gradients by worker, ``common`` the parameters after each update by version.
+
+    ``orders`` are the updates by version, ``summed`` the sums of fragments: which, and its first common parameter then.
+    """
 
     def __init__(self, task: Pull, job: Job, strategy: Strategy, optimizer: dict[str, Any]) -> None:
         model = NumpyBackend().prepare(task, job.seed)
         super().__init__(model, optimizer, cut_for(job, strategy.data), job.seed, outer=strategy.outer)
         self.began: defaultdict[int, list[Began]] = defaultdict(list)
         self.common = {0: self.params.copy()}
+        self.orders: dict[int, ApplyOrder] = {}
+        self.summed: list[tuple[int, float]] = []
 
     def gradient(self, order: ComputeOrder) -> Result:
         own = self.own.get(order.worker)
         params = (self.params if own is None else own.params).copy()
         indices = sample_indices(order.ranges, self.cut, self.seed)
-        self.began[order.worker].append(Began(order.version, params, indices))
+        self.began[order.worker].append(Began(order.version, params, indices, order.grad_id))
         return super().gradient(order)
+
+    def sum_fragment(self, order: FragmentOrder) -> None:
+        super().sum_fragment(order)
+        if order.moves:
+            assert self.fragments is not None
+            (first, *_) = self.fragments.common[self.fragments.parts[order.fragment]]
+            self.summed.append((order.fragment, float(first)))
 
     def apply(self, order: ApplyOrder) -> None:
         super().apply(order)
         self.common[order.version] = self.params.copy()
+        self.orders[order.version] = order
 
 
 class Trained(NamedTuple):
@@ -103,12 +117,18 @@ def train(
     samples: int = 48,
     workers: int = 2,
     slope: float | None = None,
+    parameters: int = 3,
+    slowed: dict[str, float] | None = None,
     **changes: Any,
 ) -> Trained:
-    """A job of replicas that loses workers at these times (seconds, worker, whether it restarts)."""
+    """A job of replicas that loses workers at these times (seconds, worker, whether it restarts).
+
+    ``slowed``: by how much workers (``w2``) take longer.
+    """
     job = virtual_job(workers, samples, num_servers=0, **{"lr": optimizer["lr"], "epochs": 2, **changes})
-    model = Watched(Pull(num_samples=samples, slope=slope), job, strategy, optimizer)
-    run, tape = virtual_session(strategy, job, QUICK, model_state=model)
+    task = Pull(num_samples=samples, num_parameters=parameters, slope=slope)
+    model = Watched(task, job, strategy, optimizer)
+    run, tape = virtual_session(strategy, job, QUICK, model_state=model, actuator=slow(**(slowed or {})))
     for at_s, worker, restarting in strikes:
         strike = lose, run.supervisor, NodeId.worker(worker)
         run.clock.at(at_s, MESSAGE, lambda strike=strike, back=restarting: strike[0](*strike[1:], restarting=back))

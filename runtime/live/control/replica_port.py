@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from runtime.core.job import ApplyOrder, ComputeOrder, StepOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, FragmentOrder, StepOrder
 from runtime.core.node_orders import AllocateOrder
 from runtime.live.control.port import LivePort
 from runtime.live.transport.messages import (
@@ -16,6 +16,7 @@ from runtime.live.transport.messages import (
     MoveAlone,
     ReceiveState,
     Reduce,
+    ShareFragment,
     Work,
     encode,
 )
@@ -81,6 +82,15 @@ class ReplicaPort(LivePort):
         """Order a sum of these replicas, which the others take no part in."""
         for worker in workers:
             self._tell(worker, AverageOwn(workers=workers))
+
+    def sum_fragment(self, order: FragmentOrder) -> None:
+        """Order a sum of all replicas; without one, from those that offer or mix."""
+        message = ShareFragment(order=order)
+        if order.moves:
+            self._tell_all(message)
+            return
+        for worker in sorted({*order.offer, *order.mix}):
+            self._tell(worker, message)
 
     def _on_left_ring(self, children: frozenset[int]) -> None:
         """These will not have the parameters after the next update: another delivers to auxiliary tasks."""

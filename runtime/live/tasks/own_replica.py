@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, final
 
-from runtime.core.job import ApplyOrder, StepOrder
+from runtime.core.job import ApplyOrder, FragmentOrder, StepOrder
 from runtime.core.vectors import FloatVector
 from runtime.live.tasks.replica_state import ReplicaState
 from runtime.live.tasks.worker import Links
 from runtime.live.transport.auth import Identity
 from runtime.training.optimizers import make_optimizer
-from runtime.training.own_steps import Outer, OwnSteps
+from runtime.training.own_steps import Factors, Fragments, Outer, OwnSteps
 
 OUTER = "outer."
 """Prefix of the outer optimizer's state in checkpoints."""
@@ -67,12 +67,20 @@ class OwnReplicaState(ReplicaState):
     def reset(self) -> None:
         super().reset()
         self.outer = Outer(self._outer_fields, self.optimizer)
+        fields = self._outer_fields
+        self.fragments = Fragments(self.params, fields, self.optimizer) if "fragments" in fields else None
         make = {"num_elements": self.size, "threads": self._threads, **self._optimizer_fields}
         self.own = OwnSteps(self.params, self.optimizer, lambda: make_optimizer(**make))
 
     def void(self) -> None:
         super().void()
+        self._undo()
+
+    def _undo(self) -> None:
+        """Return to what is common as of the last update."""
         self.own.undo(self.params)
+        if self.fragments is not None:
+            self.fragments.begin(self.params, self.outer)
 
     # ---- steps -------------------------------------------------------------------------------------------------------
 
@@ -90,12 +98,43 @@ class OwnReplicaState(ReplicaState):
         finally:
             self.release(total)
 
+    def sum_fragment(self, order: FragmentOrder, sum_all: Callable[[FloatVector], None]) -> None:
+        assert self.fragments is not None
+        me, part, common = self.identity.id, self.fragments.parts[order.fragment], self.fragments.common
+        if me in order.offer:
+            self.own.offer(part)
+        if order.moves:
+            total = self.buffer()
+            try:
+                self._share(order.moves, part, total, self.own.offered)
+                sum_all(total[part])
+                self.fragments.step(order.fragment, [total[part]], order.lr, order.samples)
+            finally:
+                self.release(total)
+        if me in order.mix:
+            self.own.mix(part, common, order.kept_frac)
+
+    def _share(self, factors: Factors, part: slice, total: FloatVector, move: Callable[..., None]) -> None:
+        """Write this replica's term of a fragment's sum; it is zero where others have moved alone."""
+        assert self.fragments is not None
+        if self.identity.id in dict(factors):
+            move(self.fragments.common, dict(factors)[self.identity.id], total[part], part)
+        else:
+            total[part].fill(0.0)
+
     def share(self, order: ApplyOrder) -> FloatVector:
         """The own move, where the update is of moves; a replica without one has not moved."""
         if not order.moves:
             return super().share(order)
         total = self.buffer()
-        self.own.move(self.params, dict(order.moves).get(self.identity.id, 0.0), total)
+        if self.fragments is None:
+            if self.identity.id in (mine := dict(order.moves)):
+                self.own.move(self.params, mine[self.identity.id], total)
+            else:
+                total.fill(0.0)
+            return total
+        for part, factors in zip(self.fragments.parts, order.fragments, strict=True):
+            self._share(factors, part, total, self.own.move)
         return total
 
     def step(self, order: ApplyOrder, total: FloatVector) -> None:
@@ -103,8 +142,18 @@ class OwnReplicaState(ReplicaState):
             super().step(order, total)
             self.own.undo(self.params)
             return
-        self.outer.step(self.params, [total], order.lr, order.samples)
-        self.own.settle(self.params)
+        stays = self.identity.id in order.stays
+        if stays:
+            self.own.stay(self.params)
+        if self.fragments is None:
+            self.outer.step(self.params, [total], order.lr, order.samples)
+        else:
+            for number, part in enumerate(self.fragments.parts):
+                if order.fragments[number]:
+                    self.fragments.step(number, [total[part]], order.lr, order.samples)
+            self.fragments.end(self.params, self.outer)
+        if not stays:
+            self.own.settle(self.params)
         self.version = order.version
 
     # ---- copying -----------------------------------------------------------------------------------------------------
@@ -115,12 +164,19 @@ class OwnReplicaState(ReplicaState):
     def load(self, version: int, state: dict[str, Any]) -> None:
         super().load(version, state)
         self.outer.optimizer.load_state({name[len(OUTER) :]: state[name] for name in state if name.startswith(OUTER)})
-        self.own.undo(self.params)
+        self._undo()
 
     def vectors(self) -> list[FloatVector]:
         state = self.outer.optimizer.state()
-        return [*super().vectors(), *(state[name] for name in self.outer.optimizer.rule.slots)]  # type: ignore[list-item]
+        common = [*super().vectors(), *(state[name] for name in self.outer.optimizer.rule.slots)]
+        if self.fragments is None:
+            return common  # type: ignore[return-value]
+        newer = self.fragments.outer.optimizer
+        return [*common, self.fragments.common, *(newer.state()[name] for name in newer.rule.slots)]  # type: ignore[list-item]
 
     def taken_over(self, version: int, steps: int) -> None:
         super().taken_over(version, steps)
+        self.outer.optimizer.load_state(
+            {**self.outer.optimizer.state(), "step": version}
+        )  # each update is one, if it counts
         self.own.undo(self.params)

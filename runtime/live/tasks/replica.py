@@ -53,6 +53,7 @@ from runtime.live.transport.messages import (
     Reduce,
     Report,
     SaveCheckpoint,
+    ShareFragment,
     TaskReady,
     Work,
 )
@@ -121,7 +122,7 @@ class Replica:
                 return self._compute(message)
             case Reduce():
                 self._reduce(message)
-            case MoveAlone() | AverageOwn():
+            case MoveAlone() | AverageOwn() | ShareFragment():
                 self._move_own(message)
             case ReceiveState():
                 self._enter(message)
@@ -219,15 +220,19 @@ class Replica:
             self.copy.release(total)
         self._count(begun)
 
-    def _move_own(self, message: MoveAlone | AverageOwn) -> None:
-        """Step the own parameters, or average with other replicas; like an update, that is not part of the wait."""
+    def _move_own(self, message: MoveAlone | AverageOwn | ShareFragment) -> None:
+        """Step the own parameters, or sum with other replicas; like an update, that is not part of the wait."""
         begun = time.perf_counter()
         if isinstance(message, MoveAlone):
             self._collect()
             self.copy.step_alone(message.order)
         else:
-            assert isinstance(self.collective, Ring), "refused before: other collectives sum over all replicas"
-            self.copy.average(partial(self.collective.all_reduce, members=message.workers), len(message.workers))
+            assert isinstance(self.collective, Ring), "refused before: other collectives sum whole vectors of all"
+            if isinstance(message, ShareFragment):
+                self.copy.sum_fragment(message.order, self.collective.all_reduce)
+            else:
+                members = partial(self.collective.all_reduce, members=message.workers)
+                self.copy.average(members, len(message.workers))
         self._count(begun)
 
     def _count(self, begun: float) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from runtime.core.job import ApplyOrder, ComputeOrder, StepOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, FragmentOrder, StepOrder
 from runtime.core.scoring import Products
 from runtime.live.transport.address import Address
 from runtime.live.transport.task_spec import Place
@@ -345,6 +345,12 @@ class AverageOwn(Message, frozen=True, kw_only=True, tag=True):
     workers: tuple[int, ...]
 
 
+class ShareFragment(Message, frozen=True, kw_only=True, tag=True):
+    """Replica: offer, sum or mix a fragment of the parameters."""
+
+    order: FragmentOrder
+
+
 class ReceiveState(Message, frozen=True, kw_only=True, tag=True):
     """Copy all state of worker ``source``, which expects that: the replica was a child, and is in the ring again."""
 
@@ -575,6 +581,7 @@ AnyMessage = (
     | Reduce
     | MoveAlone
     | AverageOwn
+    | ShareFragment
     | ReceiveState
     | DropGradients
     | JoinCollective

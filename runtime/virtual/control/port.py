@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from runtime.core import inputs
 from runtime.core.data.shards import samples_of
-from runtime.core.job import ApplyOrder, ComputeOrder, ReplicateOrder, SendOrder, StepOrder, SumOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, FragmentOrder, ReplicateOrder, SendOrder, StepOrder, SumOrder
 from runtime.core.node_orders import AllocateOrder, NodeOrder
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.tasks.followers import Followers
@@ -54,6 +54,9 @@ class VirtualPort:
 
     def average(self, workers: tuple[int, ...]) -> None:
         self._orders.append((self._average, (workers,)))
+
+    def sum_fragment(self, order: FragmentOrder) -> None:
+        self._orders.append((self._sum_fragment, (order,)))
 
     def drop(self, grads: tuple[int, ...]) -> None:
         """Discard gradients on all servers."""
@@ -133,6 +136,11 @@ class VirtualPort:
         assert isinstance(self.servers, ReplicaGroup)
         self.model_state.average(workers)
         self.servers.average(workers, sent_s)
+
+    def _sum_fragment(self, sent_s: float, order: FragmentOrder) -> None:
+        assert isinstance(self.servers, ReplicaGroup)
+        self.model_state.sum_fragment(order)
+        self.servers.sum_fragment(order, sent_s)
 
     def _drop(self, sent_s: float, grads: tuple[int, ...]) -> None:
         self.model_state.drop(grads)

@@ -15,6 +15,7 @@ import msgspec
 
 from runtime.core.collectives.known import Summing
 from runtime.core.collectives.schedule import Message, Turns, turns_of
+from runtime.core.vectors import PARAMETER_BYTES
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.interface import Then
 from runtime.virtual.machines.tenancy import Machines
@@ -70,6 +71,7 @@ class CollectiveSum:
         beside: bool = False,
     ) -> None:
         self.machines, self.costs, self.names = machines, costs, list(names)
+        self.num_bytes = PARAMETER_BYTES * num_parameters
         self._work = machines.work_beside if beside else machines.work
         self.members = [
             Member(name, *turns)

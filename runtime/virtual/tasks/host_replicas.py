@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, final
 
 from runtime.core.collectives.known import Summing
-from runtime.core.job import ApplyOrder
+from runtime.core.job import ApplyOrder, FragmentOrder
 from runtime.core.membership import Membership
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Carry, Costs
@@ -90,13 +90,20 @@ class HostReplicas(ReplicaGroup):
     # ---- updates -----------------------------------------------------------------------------------------------------
 
     def step_alone(self, worker: int, sent_s: float) -> None:
-        self.order(worker, sent_s, partial(self._step_alone, _name(worker)))
+        self.order(worker, sent_s, partial(self._step_alone, _name(worker), 1))
 
     def average(self, workers: Sequence[int], sent_s: float) -> None:
         self._order_sum(self._begin(workers), workers, sent_s)
 
-    def _step_alone(self, name: str, done: Then) -> None:
-        self._compute(name, self.costs.replica_step_s(self.model_bytes), done)
+    def sum_fragment(self, order: FragmentOrder, sent_s: float) -> None:
+        if order.moves:
+            ring = self.ring
+            self._order_sum(self._begin(ring, self.num_parameters // order.of), ring, sent_s)
+        for worker in order.mix:
+            self.order(worker, sent_s, partial(self._step_alone, _name(worker), order.of))
+
+    def _step_alone(self, name: str, parts: int, done: Then) -> None:
+        self._compute(name, self.costs.replica_step_s(self.model_bytes // parts), done)
 
     def schedule_update(self, sent_s: float, num_grads: int) -> None:
         self._sum(sent_s, self.ring)
@@ -119,9 +126,9 @@ class HostReplicas(ReplicaGroup):
         for rank, worker in enumerate(ranked):
             self.order(worker, sent_s, partial(self._update, made, rank))
 
-    def _begin(self, ranked: Sequence[int]) -> CollectiveSum:
-        names = [_name(worker) for worker in ranked]
-        made = CollectiveSum(self.machines, self.costs, names, self.num_parameters, self.summing, beside=self.meanwhile)
+    def _begin(self, ranked: Sequence[int], num_parameters: int | None = None) -> CollectiveSum:
+        names, size = [_name(worker) for worker in ranked], num_parameters or self.num_parameters
+        made = CollectiveSum(self.machines, self.costs, names, size, self.summing, beside=self.meanwhile)
         self._sums = [*(one for one in self._sums if one.waiting), made]
         return made
 
@@ -140,7 +147,7 @@ class HostReplicas(ReplicaGroup):
 
     def _on_summed(self, made: CollectiveSum, rank: int, done: Then) -> None:
         end = partial(self._on_stepped, made, done)
-        self._compute(made.names[rank], self.costs.replica_step_s(self.model_bytes), end)
+        self._compute(made.names[rank], self.costs.replica_step_s(made.num_bytes), end)
 
     def _compute(self, name: str, seconds: float, done: Then) -> None:
         """Let a replica work for an update or a step."""

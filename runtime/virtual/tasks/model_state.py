@@ -21,13 +21,13 @@ from runtime.backends.base import Model, micro_batches, ordered_batches
 from runtime.core.data.holdout import Holdout
 from runtime.core.data.sampling import sample_epochs, sample_indices
 from runtime.core.data.shards import Cut
-from runtime.core.job import ApplyOrder, ComputeOrder, StepOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, FragmentOrder, StepOrder
 from runtime.core.scoring import Products, products
 from runtime.core.vectors import FloatVector, aligned_vector, cut_by_shares, server_range
 from runtime.record.checkpoint import publish_array
 from runtime.training.norms import sum_sqr_norm
 from runtime.training.optimizers import Optimizer, make_optimizer
-from runtime.training.own_steps import Outer, OwnSteps
+from runtime.training.own_steps import Factors, Fragments, Outer, OwnSteps
 from runtime.training.progress import Progress
 
 
@@ -83,6 +83,7 @@ class RealModelState:
         self._rule = {name: value for name, value in optimizer.items() if name != "lr"}
         self.optimizer = self.fresh_optimizer()
         self.outer = Outer(outer, self.optimizer) if outer else None
+        self.fragments = Fragments(self.params, outer, self.optimizer) if outer and "fragments" in outer else None
         self.own: dict[int, OwnSteps] = {}
         """By worker that has stepped alone."""
         self.used: Callable[[ApplyOrder, list[FloatVector]], None] | None = None
@@ -97,7 +98,7 @@ class RealModelState:
         """Compute a gradient on the current parameters, of the first ``passes`` micro-batches; None: of all."""
         indices = self.holdout.kept(sample_indices(order.ranges, self.cut, self.seed))
         batch = self.model.batch(indices, sample_epochs(order.ranges))
-        grad = self._spare.pop() if self._spare else aligned_vector(self.num_parameters)
+        grad = self._vector()
         own = self.own.get(order.worker)
         self.model.attach(self.params if own is None else own.params, grad)
         micro = ordered_batches(order)[:passes]
@@ -112,20 +113,47 @@ class RealModelState:
     def step_alone(self, order: StepOrder) -> None:
         """Step a worker's own parameters by a gradient, which is used then."""
         grad = self._grads.pop(order.grad_id)
-        if order.worker not in self.own:
-            self._enter(order.worker, self.own[min(self.own)].kept if self.own else self.optimizer)
-        self.own[order.worker].step(grad, order.samples, order.lr)
+        self._own(order.worker).step(grad, order.samples, order.lr)
         self._spare.append(grad)
+
+    def _own(self, worker: int) -> OwnSteps:
+        if worker not in self.own:
+            self._enter(worker, self.own[min(self.own)].kept if self.own else self.optimizer)
+        return self.own[worker]
 
     def average(self, workers: Sequence[int]) -> None:
         """Let these workers, which have stepped alone, continue from the mean of their own parameters."""
-        total = self._spare.pop() if self._spare else aligned_vector(self.num_parameters)
+        total = self._vector()
         total.fill(0.0)
         for worker in workers:
             np.add(total, self.own[worker].params, out=total)
         for worker in workers:
             self.own[worker].average(total, len(workers))
         self._spare.append(total)
+
+    def sum_fragment(self, order: FragmentOrder) -> None:
+        """Let workers offer, sum and mix a fragment of the parameters."""
+        assert self.fragments is not None
+        part = self.fragments.parts[order.fragment]
+        for worker in order.offer:
+            self.own[worker].offer(part)
+        if order.moves:
+            self._sum_fragment(order.fragment, order.moves, order.lr, order.samples, OwnSteps.offered)
+        for worker in order.mix:
+            self.own[worker].mix(part, self.fragments.common, order.kept_frac)
+
+    def _sum_fragment(
+        self, fragment: int, factors: Factors, lr: float, samples: int, move: Callable[..., None] = OwnSteps.move
+    ) -> None:
+        assert self.fragments is not None
+        part, moves = self.fragments.parts[fragment], [self._vector() for _ in factors]
+        for (worker, factor), out in zip(factors, moves, strict=True):
+            move(self.own[worker], self.fragments.common, factor, out[part], part)
+        self.fragments.step(fragment, [out[part] for out in moves], lr, samples)
+        self._spare += moves
+
+    def _vector(self) -> FloatVector:
+        return self._spare.pop() if self._spare else aligned_vector(self.num_parameters)
 
     def take_over(self, worker: int, source: int) -> None:
         """A new worker copies another's state as of the last update."""
@@ -144,14 +172,22 @@ class RealModelState:
     def _apply_moves(self, order: ApplyOrder) -> None:
         """Make an update of what workers have moved their own parameters by."""
         assert self.outer is not None
-        moves = []
-        for worker, factor in order.moves:
-            moves.append(self._spare.pop() if self._spare else aligned_vector(self.num_parameters))
-            self.own[worker].move(self.params, factor, moves[-1])
-        self.outer.step(self.params, moves, order.lr, order.samples)
-        for own in self.own.values():
-            own.settle(self.params)
-        self._spare += moves
+        for worker in order.stays:
+            self._own(worker).stay(self.params)
+        if self.fragments is None:
+            moves = [self._vector() for _ in order.moves]
+            for (worker, factor), out in zip(order.moves, moves, strict=True):
+                self.own[worker].move(self.params, factor, out)
+            self.outer.step(self.params, moves, order.lr, order.samples)
+            self._spare += moves
+        else:
+            for fragment, factors in enumerate(order.fragments):
+                if factors:
+                    self._sum_fragment(fragment, factors, order.lr, order.samples)
+            self.fragments.end(self.params, self.outer)
+        for worker, own in self.own.items():
+            if worker not in order.stays:
+                own.settle(self.params)
 
     def apply(self, order: ApplyOrder) -> None:
         """Make an update of gradients, which are used then."""
@@ -226,6 +262,8 @@ class RealModelState:
         self.optimizer.load_state(dict(dumped.optimizer))
         if self.outer is not None:
             self.outer.optimizer.load_state(dict(dumped.outer or {}))
+            if self.fragments is not None:
+                self.fragments.begin(self.params, self.outer)
         self.own = {worker: self.own[worker] for worker in self.own if worker in dumped.kept}
         for worker, own in self.own.items():
             own.kept.load_state(dict(dumped.kept[worker]))
@@ -265,6 +303,9 @@ class NoModelState:
         """Nothing to do: there are no parameters."""
 
     def average(self, workers: Sequence[int]) -> None:
+        """Nothing to do: there are no parameters."""
+
+    def sum_fragment(self, order: FragmentOrder) -> None:
         """Nothing to do: there are no parameters."""
 
     def take_over(self, worker: int, source: int) -> None:

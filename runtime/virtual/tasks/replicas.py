@@ -8,7 +8,7 @@ from typing import final
 
 from runtime.core.collectives.known import Summing
 from runtime.core.collectives.times import ends_s
-from runtime.core.job import ApplyOrder
+from runtime.core.job import ApplyOrder, FragmentOrder
 from runtime.core.layout import Layout
 from runtime.core.membership import Membership
 from runtime.virtual.clock import MACHINE, Clock
@@ -59,6 +59,10 @@ class ReplicaGroup(ServerGroup):
     @abstractmethod
     def average(self, workers: Sequence[int], sent_s: float) -> None:
         """These workers average their own parameters, before their next orders; others take no part."""
+
+    @abstractmethod
+    def sum_fragment(self, order: FragmentOrder, sent_s: float) -> None:
+        """All replicas sum a fragment, if they do, and some workers mix it, before their next orders."""
 
     @abstractmethod
     def lost(self, worker: int) -> None:
@@ -148,6 +152,18 @@ class Replicas(ReplicaGroup):
         """Sum around a ring of them, which takes no link of another sum; then as for a step."""
         begun_s = max(sent_s + self.costs.control_s, *map(self.idle_of, workers))
         self._stepped_s |= dict.fromkeys(workers, begun_s + sum(self.update_takes_s(len(workers))))
+
+    def sum_fragment(self, order: FragmentOrder, sent_s: float) -> None:
+        """As for an average of all, of a part of the vector; what is offered is there then."""
+        reached_s, ring = sent_s + self.costs.control_s, self.ring
+        if order.moves:
+            begun_s = max(reached_s, *map(self.idle_of, ring))
+            sum_s = self.costs.ring_s(self.rank_bytes / order.of, len(ring))
+            step_s = self.costs.update_s(self.rank_bytes / order.of, 1)
+            self._stepped_s |= dict.fromkeys(ring, begun_s + sum_s + step_s)
+        for worker in order.mix:
+            begun_s = max(reached_s, self.idle_of(worker))
+            self._stepped_s[worker] = begun_s + self.costs.update_s(self.rank_bytes / order.of, 1)
 
     def schedule_update(self, sent_s: float, num_grads: int) -> None:
         """Sum the gradients of all; then every replica steps with the sum."""

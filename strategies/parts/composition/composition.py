@@ -223,6 +223,8 @@ class Composition(Strategy):
             commands.append(StepAlone(grads=tuple([grad.id for grad in verdict.step])))
         if verdict.average:
             commands.append(Average(workers=verdict.average))
+        if verdict.fragment is not None:
+            commands.append(verdict.fragment)
         if verdict.apply:
             self._update(verdict, factor, commands)
         if verdict.drop:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -18,18 +18,46 @@ MOST_MOMENTUM = 0.9999
 
 
 @dataclass(kw_only=True)
-class AloneGate(RoundGate):
+class OuterSettings(ABC):
+    """Abstract: settings of an outer optimizer, SGD.
+
+    Attributes:
+        outer_lr: its rate; 1 without momentum gives the average of all workers' parameters.
+        outer_momentum: its momentum.
+        outer_nesterov: whether that is Nesterov's.
+    """
+
+    outer_lr: PositiveFloat = 1.0
+    outer_momentum: float = 0.0
+    outer_nesterov: Bool = False
+
+    def check_outer(self) -> None:
+        """Raise ``ValueError`` naming a setting that is out of range, of any of the gate."""
+        check_settings(self)
+        check_number("outer_momentum", self.outer_momentum, least=0.0, most=MOST_MOMENTUM)
+        if self.outer_nesterov and not self.outer_momentum:
+            raise ValueError("outer_nesterov=true: needs outer_momentum above 0")
+
+    @property
+    @abstractmethod
+    def outer(self) -> Mapping[str, Any]:
+        """The outer optimizer of the strategy, see ``Strategy.outer``."""
+
+    @property
+    def outer_optimizer(self) -> dict[str, Any]:
+        """The optimizer of these settings."""
+        momentum = {"momentum": self.outer_momentum, "nesterov": self.outer_nesterov} if self.outer_momentum else {}
+        return {"lr": self.outer_lr, **momentum}
+
+
+@dataclass(kw_only=True)
+class AloneGate(OuterSettings, RoundGate):
     """Abstract: a gate is a dataclass with :meth:`waits`. It may have ``start`` and ``observe_event``, too.
 
     A worker steps alone until it waits; when all wait, the outer optimizer makes an update of their moves. ``steps``
     counts each worker's steps since the last update, ``version`` the updates. A worker that finds no more data waits,
     too. While ``alone`` is false, a round is one gradient of each worker, applied as in BSP; no such round may follow
     an update of moves.
-
-    Attributes:
-        outer_lr: rate of the outer optimizer, SGD; 1 without momentum gives the average of all workers' parameters.
-        outer_momentum: its momentum.
-        outer_nesterov: whether that is Nesterov's.
     """
 
     rounds: ClassVar[bool] = True
@@ -37,21 +65,12 @@ class AloneGate(RoundGate):
     needs: ClassVar[frozenset[type[Command]]] = frozenset({StepAlone})
     alone = True
 
-    outer_lr: PositiveFloat = 1.0
-    outer_momentum: float = 0.0
-    outer_nesterov: Bool = False
-
     def __post_init__(self) -> None:
-        check_settings(self)
-        check_number("outer_momentum", self.outer_momentum, least=0.0, most=MOST_MOMENTUM)
-        if self.outer_nesterov and not self.outer_momentum:
-            raise ValueError("outer_nesterov=true: needs outer_momentum above 0")
+        self.check_outer()
 
     @property
     def outer(self) -> Mapping[str, Any]:
-        """The outer optimizer, see ``Strategy.outer``."""
-        momentum = {"momentum": self.outer_momentum, "nesterov": self.outer_nesterov} if self.outer_momentum else {}
-        return {"lr": self.outer_lr, **momentum}
+        return self.outer_optimizer
 
     @abstractmethod
     def waits(self, worker: int) -> bool:

@@ -1,10 +1,10 @@
-"""``StepAlone`` and ``Average``: what moves workers' own parameters, what the next update takes, what is refused."""
+"""``StepAlone``, ``Average``, ``SumFragment``: what moves own parameters, what an update takes, what is refused."""
 
 from __future__ import annotations
 
 import pytest
 
-from strategies.protocol import Apply, Average, Drop, ProtocolError, StepAlone
+from strategies.protocol import Apply, Average, Drop, ProtocolError, StepAlone, SumFragment
 from tests.support.harness import Puppet, Rig, apply, compute, make_job
 
 
@@ -85,9 +85,11 @@ def test_a_gradient_that_has_moved_parameters_is_not_dropped() -> None:
 
 @pytest.mark.parametrize("grads", [(0,), (0, 1)])
 def test_an_update_is_of_all_moves_or_of_gradients(grads: tuple[int, ...]) -> None:
-    """Gradient 0 has moved its worker, 1 has not: neither a part of the moves nor both kinds make an update."""
+    """Gradient 0 has moved its worker, 1 has not: neither a part of a worker's move nor both kinds make an update."""
     at = rig()
-    at.say(alone(0, 1) if len(grads) == 1 else alone(0))
+    at.say(alone(0), *compute(0, num_samples=2))
+    arrived(at, 0)
+    at.say(alone(2))
     assert "an update is of all gradients of such steps" in refusal(at, apply(*grads))
 
 
@@ -154,3 +156,98 @@ def test_only_idle_workers_average_that_have_moved_since_the_last_update() -> No
     at = rig()
     at.say(alone(0, 1), Apply(grads=(0, 1), weights=(0.25, 0.25)))
     assert "it has not stepped alone since the last update" in refusal(at, Average(workers=(0, 1)))
+
+
+# ---- fragments -------------------------------------------------------------------------------------------------------
+
+
+def in_fragments(count: int = 2) -> Rig:
+    """As :func:`rig`, of a strategy that sums so many fragments; both workers have stepped."""
+    puppet = Puppet()
+    puppet.outer = {"lr": 0.5, "fragments": count}
+    at = Rig(puppet, make_job(num_servers=0, num_workers=2, global_batch_samples=4, num_samples=64)).start()
+    at.say(*compute(0, 1, num_samples=2))
+    arrived(at, 0, 1).say(alone(0, 1))
+    return at
+
+
+def test_a_fragments_sum_takes_what_was_offered_since_its_last_sum() -> None:
+    """Worker 0 has stepped by 2 and 1 samples, worker 1 by 2: three fifths. The update takes the rest of each."""
+    at = in_fragments()
+    at.say(*compute(0, num_samples=1))
+    arrived(at, 0).say(alone(2), SumFragment(fragment=1, offer=(0,)))
+    at.say(SumFragment(fragment=1, offer=(1,), sums=True, mix=(0, 1), kept_frac=0.25), *compute(1, num_samples=2))
+    first, second = at.fragments
+    assert (first.offer, first.moves, second.offer, second.mix) == ((0,), (), (1,), (0, 1))
+    assert (second.moves, second.samples, second.lr) == (((0, 3 / 5), (1, 2 / 5)), 5, 0.5)
+    assert (second.fragment, second.of, second.kept_frac) == (1, 2, 0.25)
+    arrived(at, 1).say(alone(3), Apply(grads=(0, 1, 2, 3), weights=(1 / 7,) * 4))
+    assert at.applied[0][1].fragments == (((0, 3 / 7), (1, 4 / 7)), ((1, 1.0),))
+    assert at.core.shards.samples_applied == 7
+
+
+def test_after_a_loss_nothing_has_been_summed() -> None:
+    at = in_fragments(1)
+    at.say(SumFragment(fragment=0, offer=(0, 1), sums=True))
+    at.core.strategy.reply = lambda event: ()  # type: ignore[attr-defined]
+    at.lose(1, restarting=False)
+    at.restore()
+    at.say(*compute(0, num_samples=2))
+    arrived(at, 0)
+    grad = max(at.orders)
+    at.say(alone(grad), Apply(grads=(grad,), weights=(0.5,)))
+    assert at.applied[-1][1].fragments == (((0, 1.0),),)
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (SumFragment(fragment=2, offer=(0,)), "the strategy has declared 2 fragments"),
+        (SumFragment(fragment=0, offer=(0, 0)), "it has offered that, or not stepped alone since"),
+        (SumFragment(fragment=0, sums=True), "no worker has offered this fragment"),
+        (SumFragment(fragment=0, offer=(0,), mix=(0,)), "what it has offered is not summed yet"),
+    ],
+)
+def test_what_makes_no_sum_is_refused(command: SumFragment, message: str) -> None:
+    assert message in refusal(in_fragments(), command)
+
+
+def test_only_idle_workers_offer_and_mix() -> None:
+    at = in_fragments()
+    assert "only idle workers offer" in refusal(at, *compute(0, num_samples=2), SumFragment(fragment=0, offer=(0,)))
+    at = in_fragments()
+    at.say(SumFragment(fragment=0, offer=(0, 1), sums=True), *compute(0, num_samples=2))
+    assert "only idle workers mix" in refusal(at, SumFragment(fragment=0, mix=(0,)))
+    assert "it has offered that, or not stepped alone since" in refusal(
+        in_summed(), SumFragment(fragment=0, offer=(1,))
+    )
+
+
+def in_summed() -> Rig:
+    at = in_fragments()
+    at.say(SumFragment(fragment=0, offer=(0, 1), sums=True, mix=(0, 1)))
+    return at
+
+
+# ---- updates of some workers -----------------------------------------------------------------------------------------
+
+
+def test_an_update_of_some_workers_leaves_the_others_as_they_are() -> None:
+    """Worker 1 has stepped, too, and computes; its gradients are in the next update."""
+    at = rig()
+    at.say(alone(0, 1), *compute(1, num_samples=2))
+    at.say(Apply(grads=(0,), weights=(0.5,)), *compute(0, num_samples=2))
+    assert (at.applied[0][1].moves, at.applied[0][1].stays) == (((0, 1.0),), (1,))
+    arrived(at, 1).say(alone(2), Apply(grads=(1, 2), weights=(0.25, 0.25)))
+    assert (at.applied[1][1].moves, at.applied[1][1].stays) == (((1, 1.0),), (0,))
+    assert at.core.shards.samples_applied == 6
+
+
+def test_who_is_idle_and_has_not_stepped_continues_from_the_common_parameters() -> None:
+    at = rig()
+    at.say(alone(0), Apply(grads=(0,), weights=(0.5,)))
+    assert at.applied[0][1].stays == ()
+
+
+def test_with_fragments_an_update_is_of_all_workers() -> None:
+    assert "with fragments of all workers" in refusal(in_fragments(), Apply(grads=(0,), weights=(0.5,)))

@@ -125,3 +125,14 @@ def test_an_error_ends_the_process(background: Background, told: list[Any]) -> N
     background.begin(lambda: {}["nothing"])
     background.finish()
     assert [type(error) for error in told] == [KeyError]
+
+
+def test_a_worker_with_parameters_of_its_own_computes_on_these(told: list[Any]) -> None:
+    copy = replica_state(np.zeros(SIZE, np.float32), {"name": "sgd", "lr": 1.0}, Identity("worker", 0), {"lr": 1.0})
+    copy.links.params.fill(3.0)
+    background = Background(copy, told.append, told.append)
+    worker = Worker(background)
+    worker.may.set()
+    background.begin(lambda: worker.compute(1))
+    background.finish()
+    assert (worker.params, float(copy.params[0])) == ([3.0], 0.0)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from runtime.core.job import ApplyOrder, StepOrder
+from runtime.core.job import ApplyOrder, FragmentOrder, StepOrder
 from runtime.live.tasks.own_replica import OwnReplicaState, replica_state
 from runtime.live.tasks.replica_state import ReplicaState
 from runtime.live.transport.auth import Identity
 from runtime.training.optimizers import make_optimizer
-from runtime.training.own_steps import Outer, OwnSteps
+from runtime.training.own_steps import Fragments, Outer, OwnSteps
 
 Vector = NDArray[np.float32]
 SIZE = 40
@@ -70,6 +70,8 @@ def test_without_an_outer_optimizer_a_replica_has_no_parameters_of_its_own() -> 
         copy.step_alone(StepOrder(grad_id=0, worker=0, lr=1.0, samples=1))
     with pytest.raises(RuntimeError, match="no parameters of its own"):
         copy.average(lambda vector: None, 2)
+    with pytest.raises(RuntimeError, match="no parameters of its own"):
+        copy.sum_fragment(fragment_order(fragment=0), lambda vector: None)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["name"])
@@ -179,3 +181,185 @@ def train_alone(copy: OwnReplicaState, version: int) -> None:
     order = ApplyOrder(version=version, grads=(), weights=(), lr=0.5, samples=4, moves=((0, 1.0),))
     share = copy.share(order)
     copy.step(order, share)
+
+
+# ---- fragments -------------------------------------------------------------------------------------------------------
+
+IN_TWO = {**OUTER, "fragments": 2}
+SHARES = ((0, 0.75), (1, 0.25))
+
+
+def in_two(rule: dict[str, Any]) -> list[OwnReplicaState]:
+    found = [replica_state(initial(), rule, Identity("worker", worker), IN_TWO) for worker in range(2)]
+    return [copy for copy in found if isinstance(copy, OwnReplicaState)]
+
+
+def fragment_order(**fields: Any) -> FragmentOrder:
+    about = {"of": 2, "offer": (), "moves": (), "samples": 8, "lr": 0.5, "mix": (), "kept_frac": 0.5}
+    return FragmentOrder(**{**about, **fields})
+
+
+def share_fragment(replicas: list[OwnReplicaState], order: FragmentOrder) -> None:
+    """As the ring does it: all terms are written before any sum is used."""
+    terms = list[Vector]()
+
+    def keep(term: Vector) -> None:
+        terms.append(term.copy())
+        raise InterruptedError
+
+    if order.moves:
+        for copy in replicas:
+            with pytest.raises(InterruptedError):
+                copy.sum_fragment(order, keep)
+    total = np.sum(terms, axis=0, dtype=np.float32) if terms else None
+    for copy in replicas:
+        copy.sum_fragment(order, lambda term: np.copyto(term, total))
+
+
+def stream(replicas: list[OwnReplicaState], steps: int = 4) -> None:
+    """Worker 1 offers after each step, worker 0 a step later; so worker 0 mixes what it has offered a step ago."""
+    for number in range(steps):
+        for copy in replicas:
+            step(copy, 10 * number + copy.identity.id)
+        share_fragment(replicas, fragment_order(fragment=number % 2, offer=(0, 1), moves=SHARES, mix=(1,)))
+        step(replicas[0], 10 * number + 5)
+        share_fragment(replicas, fragment_order(fragment=number % 2, mix=(0,)))
+
+
+def update_fragments(replicas: list[OwnReplicaState], version: int = 1) -> None:
+    fragments = (SHARES, ((0, 1.0),))
+    order = ApplyOrder(version=version, grads=(), weights=(), lr=0.5, samples=8, moves=SHARES, fragments=fragments)
+    shares = [copy.share(order) for copy in replicas]
+    total = np.sum(shares, axis=0, dtype=np.float32)
+    for copy, share in zip(replicas, shares, strict=True):
+        share[:] = total
+        copy.step(order, share)
+        copy.release(share)
+
+
+@pytest.mark.parametrize("rule", [*RULES, {"name": "tally", "lr": 1.0}], ids=lambda rule: rule["name"])
+def test_replicas_share_fragments_as_one_process_does(rule: dict[str, Any]) -> None:
+    """To the bit: two terms have one order."""
+    replicas = in_two(rule)
+    stream(replicas)
+    assert np.array_equal(replicas[0].params, initial()), "readers get what is common as of the last update"
+    fields = {name: value for name, value in rule.items() if name != "lr"}
+
+    def fresh() -> Any:
+        return make_optimizer(num_elements=SIZE, **fields)
+
+    common, outer = initial(), Outer(IN_TWO, fresh())
+    fragments, own = Fragments(common, IN_TWO, fresh()), [OwnSteps(common, fresh(), fresh) for _ in replicas]
+    assert [(part.start, part.stop) for part in fragments.parts] == [(0, 16), (16, 40)]
+    for number in range(4):
+        part = fragments.parts[number % 2]
+        moves = [np.empty(part.stop - part.start, np.float32) for _ in own]
+        for worker, one in enumerate(own):
+            one.step(gradient(10 * number + worker), 4, 0.125)
+            one.offer(part)
+            one.offered(fragments.common, SHARES[worker][1], moves[worker], part)
+        fragments.step(number % 2, moves, 0.5, 8)
+        own[1].mix(part, fragments.common, 0.5)
+        own[0].step(gradient(10 * number + 5), 4, 0.125)
+        own[0].mix(part, fragments.common, 0.5)
+    for copy, one in zip(replicas, own, strict=True):
+        np.testing.assert_array_equal(copy.links.params, one.params)
+    update_fragments(replicas)
+    for fragment, factors in enumerate((SHARES, ((0, 1.0),))):
+        part = fragments.parts[fragment]
+        moves = [np.empty(part.stop - part.start, np.float32) for _ in factors]
+        for (worker, factor), move in zip(factors, moves, strict=True):
+            own[worker].move(fragments.common, factor, move, part)
+        fragments.step(fragment, moves, 0.5, 8)
+    fragments.end(common, outer)
+    for copy in replicas:
+        np.testing.assert_array_equal(copy.params, common)
+        np.testing.assert_array_equal(copy.links.params, common)
+
+
+def test_counts_are_whole_whatever_is_kept_or_late() -> None:
+    """20 gradients of counts: each is in both fragments once after the update, though half is kept of what is mixed."""
+    replicas = in_two({"name": "tally", "lr": 1.0})
+    stream(replicas)
+    update_fragments(replicas)
+    numbers = [10 * number + more for number in range(4) for more in (0, 1, 5)]
+    counts = np.sum([gradient(one) for one in numbers], axis=0)
+    np.testing.assert_allclose(replicas[0].params, initial() + counts, atol=1e-4)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["name"])
+def test_after_a_halt_no_fragment_is_summed(rule: dict[str, Any]) -> None:
+    calm, hit = in_two(rule), in_two(rule)
+    stream(hit, 3)
+    for copy in hit:
+        copy.void()
+    for replicas in (calm, hit):
+        stream(replicas)
+        update_fragments(replicas)
+    np.testing.assert_array_equal(hit[0].params, calm[0].params)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["name"])
+def test_a_newcomer_takes_part_in_the_sums_that_follow(rule: dict[str, Any]) -> None:
+    """It copies what is summed so far, and has moved nothing itself."""
+    replicas, newcomer = in_two(rule), replica_state(initial(), rule, Identity("worker", 2), IN_TWO)
+    assert isinstance(newcomer, OwnReplicaState)
+    stream(replicas, 3)
+    for vector, other in zip(newcomer.vectors(), replicas[0].vectors(), strict=True):
+        vector[:] = other
+    newcomer.taken_over(replicas[0].version, replicas[0].optimizer.steps)
+    everyone = [*replicas, newcomer]
+    share_fragment(everyone, fragment_order(fragment=1, offer=(0, 1), moves=SHARES, mix=(0, 1)))
+    update_fragments(everyone)
+    np.testing.assert_array_equal(newcomer.params, replicas[0].params)
+    np.testing.assert_array_equal(newcomer.vectors()[-1], replicas[0].vectors()[-1])
+
+
+def test_mixing_keeps_the_part_that_is_asked_for() -> None:
+    """By hand: 0.25 of the own 3 and 0.75 of the common 1; nothing else moves."""
+    (copy,) = in_two(RULES[0])[:1]
+    assert copy.fragments is not None
+    copy.fragments.common.fill(1.0)
+    copy.own.params.fill(3.0)
+    copy.sum_fragment(fragment_order(fragment=1, mix=(0,), kept_frac=0.25), lambda term: None)
+    np.testing.assert_array_equal(copy.links.params, np.repeat([3.0, 1.5], [16, 24]))
+
+
+# ---- updates of some replicas ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", [*RULES, {"name": "tally", "lr": 1.0}], ids=lambda rule: rule["name"])
+def test_who_stays_moves_from_what_was_common_when_it_began(rule: dict[str, Any]) -> None:
+    """Worker 0 makes two updates while worker 1 steps; then worker 1 makes one, from the first parameters."""
+    replicas = copies(rule)
+    step(replicas[1], 1)
+    for version in (1, 2):
+        step(replicas[0], 10 + version)
+        some(replicas, version, 0)
+        np.testing.assert_array_equal(replicas[0].links.params, replicas[0].params)
+        np.testing.assert_array_equal(replicas[1].params, replicas[0].params)
+    step(replicas[1], 2)
+    counts = rule["name"] == "tally"
+    move = initial() - replicas[1].links.params
+    before, velocity = replicas[0].params.copy(), np.copy(replicas[0].outer.optimizer.state().get("momentum", 0.0))
+    some(replicas, 3, 1)
+    velocity = 0.5 * velocity + move
+    wanted = before - move if counts else before - 0.5 * (move + 0.5 * velocity)
+    for copy in replicas:
+        np.testing.assert_allclose(copy.params, wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(replicas[1].links.params, replicas[1].params)
+    if counts:
+        gradients = [gradient(one) for one in (1, 2, 11, 12)]
+        np.testing.assert_allclose(replicas[0].params, initial() + np.sum(gradients, axis=0), atol=1e-4)
+
+
+def some(replicas: list[OwnReplicaState], version: int, mover: int) -> None:
+    order = ApplyOrder(
+        version=version, grads=(), weights=(), lr=0.5, samples=4, moves=((mover, 1.0),), stays=(1 - mover,)
+    )
+    shares = [copy.share(order) for copy in replicas]
+    total = np.sum(shares, axis=0, dtype=np.float32)
+    for copy, share in zip(replicas, shares, strict=True):
+        share[:] = total
+        copy.step(order, share)
+        copy.release(share)

@@ -113,6 +113,7 @@ REFUSED_LINES: dict[str, str] = {
     "own steps and a collective that sums gradients": f"{RING} topology.collective=nccl",
     "repartitioning and replicas": RING,
     "replicas outside of the ring and another collective": f"{RING} topology.collective=gloo",
+    "fragments and another collective": f"{RING} topology.collective=gloo",
     "replicas outside of the ring and parameter servers": "",
     "sums while replicas compute and another collective": f"{RING} topology.collective=gloo",
     "sums while replicas compute and parameter servers": "",

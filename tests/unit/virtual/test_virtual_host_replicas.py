@@ -11,7 +11,7 @@ from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
 from runtime.cluster.device import DeviceProfile
 from runtime.cluster.hosts import parse_hosts
-from runtime.core.job import ApplyOrder
+from runtime.core.job import ApplyOrder, FragmentOrder
 from runtime.virtual.clock import MACHINE, MESSAGE
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.interface import Then
@@ -83,6 +83,18 @@ def test_groups_average_at_the_same_time_and_a_late_member_delays_its_own() -> N
     assert [group.free_s[worker] for worker in (0, 3)] == pytest.approx([ring_s] * 2)
     assert max(group.free_s[worker] for worker in (1, 2)) == pytest.approx(1.0 + ring_s)
     assert not group.replicas.lacks(0.0), "no update is under way"
+
+
+def test_a_sum_of_a_fragment_sends_its_part() -> None:
+    """Six messages of a quarter of half of 512 bytes. Who mixes steps half of the vector then."""
+    group = Group(costs=Costs(update_per_byte_s=1 / 1024), parameters=2 * PARAMETERS)
+    about = {"fragment": 0, "of": 2, "samples": 4, "lr": 1.0, "kept_frac": 0.0}
+    group.replicas.sum_fragment(FragmentOrder(offer=(1,), moves=((0, 1.0),), mix=(0,), **about), 0.0)
+    group.clock.at(0.0, MESSAGE, group.watch, *range(4))
+    group.run()
+    summed_s, half_step_s = RING_S, 256 / 1024
+    mixed_s = {worker: summed_s + half_step_s * (2 - (worker > 0)) for worker in range(4)}
+    assert group.free_s == pytest.approx(mixed_s)
 
 
 @pytest.mark.parametrize("returning", [(), ((3, 0),)])

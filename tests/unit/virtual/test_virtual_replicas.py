@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from runtime.cluster.device import DeviceProfile
-from runtime.core.job import Job
+from runtime.core.job import FragmentOrder, Job
 from runtime.virtual.clock import MESSAGE
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs, load_costs
@@ -72,6 +72,19 @@ def test_an_average_takes_a_ring_of_its_group_and_delays_nobody_else() -> None:
     assert replicas.idle_s == 0.0
     replicas.schedule_update(1.0, num_grads=4)
     assert replicas.idle_s == late_s + RING_OF_4_S + STEP_S
+
+
+def test_a_fragment_takes_its_part_of_a_sum_and_of_a_step() -> None:
+    """Half of the vector: worker 1 sums when it has stepped, worker 0 mixes after that; offers take no time."""
+    replicas = Replicas(new_clock(), RING, PARAMETERS, ring_of(4))
+    about = {"fragment": 1, "of": 2, "samples": 4, "lr": 1.0, "kept_frac": 0.0}
+    replicas.sum_fragment(FragmentOrder(offer=(0, 1), moves=(), mix=(), **about), 1.0)
+    assert [replicas.idle_of(worker) for worker in range(4)] == [0.0] * 4
+    replicas.step_alone(1, 1.0)
+    replicas.sum_fragment(FragmentOrder(offer=(2, 3), moves=((0, 1.0),), mix=(0,), **about), 1.0)
+    half_step_s = 1 / 16 + 128 / 4096
+    summed_s = 1.0 + STEP_S + 6 * (1 / 64 + 32 / 1024) + half_step_s
+    assert [replicas.idle_of(worker) for worker in range(4)] == [summed_s + half_step_s, *[summed_s] * 3]
 
 
 def allreduce_job(num_workers: int = 4, samples: int = 64, **changes: Any) -> Job:
