@@ -250,6 +250,20 @@ def test_all_records_are_made_before_the_first_page_and_one_that_fails_leaves_th
     assert "<!-- experiment: toy_other -->" in bench.page.read_text()
 
 
+def test_a_hidden_seed_is_drawn_once_for_each_output_and_the_same_command_continues(bench: Bench) -> None:
+    runner, again = ComposedRunner(), ComposedRunner()
+    bench.run("--seeds", "hidden", runner=runner)
+    drawn = {name.rpartition("_")[2] for name in runner.ran}
+    assert (len(runner.ran), len(drawn)) == (4, 1)
+    assert bench.run("--seeds", "hidden", runner=again)[0] == 0
+    assert again.ran == []
+    assert {path.name for path in bench.records.iterdir()} == {*runner.ran}
+    other = bench.folder / "other"
+    assert script.main(["toy_table", "--seeds", "hidden", "-o", str(other), "--pages", str(bench.folder)], again) == 0
+    assert drawn.isdisjoint(name.rpartition("_")[2] for name in again.ran)
+    assert not bench.page.exists()
+
+
 def test_a_part_changes_no_page_and_live_and_virtual_ones_are_told_apart(bench: Bench) -> None:
     runner = ComposedRunner()
     code, out, _ = bench.run("--seeds", "0", "--only", "system=bsp", "--virtual", runner=runner)
