@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from predictors.stragglers import Observation, StragglerPredictor
@@ -10,21 +12,27 @@ from predictors.stragglers import Observation, StragglerPredictor
 UPDATE, QUERY = 0, 1
 
 
+class Begun(NamedTuple):
+    """An iteration for which a predictor is asked at time ``t`` (seconds), by its place in the order given."""
+
+    t: float
+    place: int
+    worker: int
+
+
 class Round(NamedTuple):
-    """What a predictor receives before it is asked at time ``t``, and for whom it is asked.
+    """What a predictor receives, and what it is asked before it receives more.
 
     At equal times updates come before queries: a worker that starts its next iteration immediately knows the one that
     has just ended.
 
     Attributes:
-        t: in seconds.
         seen: in order, iterations that have ended, and numbers of workers that were lost.
-        begun: (place of the iteration, worker) of all for which the predictor is asked.
+        begun: in order, the iterations for which the predictor is asked then.
     """
 
-    t: float
     seen: list[Observation | int]
-    begun: list[tuple[int, int]]
+    begun: list[Begun]
 
 
 def backtest(
@@ -46,8 +54,8 @@ def backtest(
         prediction.
     """
     tags = [False] * len(iterations)
-    for one, tagged in asked(predictor, replayed(iterations, losses, lead_s)):
-        for place, worker in one.begun:
+    for begun, tagged in asked(predictor, replayed(iterations, losses, lead_s)):
+        for _, place, worker in begun:
             tags[place] = worker in tagged
     return tags
 
@@ -65,24 +73,25 @@ def replayed(
         if kind == UPDATE:
             seen.append(what)
             continue
-        if seen or not rounds or rounds[-1].t != t:
-            rounds.append(Round(t, seen, []))
+        if seen or not rounds:
+            rounds.append(Round(seen, []))
             seen = []
         assert isinstance(what, int)
-        rounds[-1].begun.append((place, what))
+        rounds[-1].begun.append(Begun(t, place, what))
     return rounds
 
 
-def asked(predictor: StragglerPredictor, rounds: Iterable[Round]) -> Iterator[tuple[Round, frozenset[int]]]:
-    """All rounds, and the workers that the predictor tags then."""
-    tagged: frozenset[int] | None = None
+def asked(predictor: StragglerPredictor, rounds: Iterable[Round]) -> Iterator[tuple[Sequence[Begun], frozenset[int]]]:
+    """Iterations that begin, all of them and in order, and the workers that the predictor tags then."""
     reads_time = getattr(predictor, "reads_time", True)
-    for one in rounds:
-        for each in one.seen:
+    for seen, begun in rounds:
+        for each in seen:
             if isinstance(each, int):
                 predictor.forget(each)
             else:
                 predictor.update(each)
-        if tagged is None or reads_time or one.seen:
-            tagged = predictor.tags(one.t)
-        yield one, tagged
+        if not reads_time:
+            yield begun, predictor.tags(begun[0].t)
+            continue
+        for t, some in groupby(begun, key=attrgetter("t")):
+            yield list(some), predictor.tags(t)

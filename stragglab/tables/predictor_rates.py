@@ -82,9 +82,9 @@ def scores_of(
             predictor = straggler_predictor(one.name, {**one.settings, **more}, plan)
             naming = predictor if isinstance(predictor, NamesPart) else None
             tag, said = np.zeros(len(rows), dtype="bool"), np.full(len(rows), "", dtype="object")
-            for one_round, tagged in queries(predictor, rounds[one.lead_s]):
+            for begun, tagged in queries(predictor, rounds[one.lead_s]):
                 if tagged:
-                    marked = [place for place, worker in one_round.begun if worker in tagged]
+                    marked = [place for _, place, worker in begun if worker in tagged]
                     tag[marked], said[marked] = True, naming.part if naming else ""
             mine = judged.assign(tag=tag[judged.index], said=said[judged.index])
             every = rates(mine["label"].to_numpy(), mine["tag"].to_numpy())

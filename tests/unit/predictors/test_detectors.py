@@ -55,7 +55,7 @@ def test_the_culprit_is_the_one_that_all_wait_for() -> None:
 
 
 def test_the_culprit_of_traceml() -> None:
-    """Its tests' backward times of 10, 20, 30 and 40 ms: rank 0, and the upper median rank waits for 20; 9 of 100 is no news."""
+    """Its tests' backward times of 10, 20, 30 and 40 ms: rank 0, as the upper median waits for 20; 9 of 100 is none."""
 
     def tags(*backward_ms: float) -> frozenset[int]:
         return received(WaitsLeast(), [100.0 + min(backward_ms) - each for each in backward_ms]).tags(0.0)
