@@ -21,7 +21,7 @@ class Begun(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What a predictor receives, and what it is asked before it receives more.
+    """Observations that a predictor receives, and iterations for which it is asked before it receives more.
 
     At equal times updates come before queries: a worker that starts its next iteration immediately knows the one that
     has just ended.

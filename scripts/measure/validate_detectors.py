@@ -3,7 +3,7 @@
 python -m scripts.measure.validate_detectors --report docs/detectors.md   # fetches 4 MB first, into data/raw/jobs
 
 ``public_jobs.csv`` names the files, with their SHA-256, and the slow ranks and steps that their publishers say or show.
-The detectors are those of the experiment ``detectors``. An iteration of a rank is its own work in a step: the forward
+The experiment ``detectors`` names the detectors. An iteration of a rank is its own work in a step: the forward
 and backward passes of ByteDance's ranks, the mini-batch times of Alibaba's workers (a sample every 10 s), the step
 without its all-reduce in StragglAR's measurement. All ranks begin a step together, and the slowest one ends it.
 """
