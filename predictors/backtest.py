@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from predictors.stragglers import Observation, StragglerPredictor
@@ -10,18 +12,27 @@ from predictors.stragglers import Observation, StragglerPredictor
 UPDATE, QUERY = 0, 1
 
 
-class Step(NamedTuple):
-    """One update of the predictor, or one query.
+class Begun(NamedTuple):
+    """An iteration for which a predictor is asked at time ``t`` (seconds), by its place in the order given."""
+
+    t: float
+    place: int
+    worker: int
+
+
+class Round(NamedTuple):
+    """Observations that a predictor receives, and iterations for which it is asked before it receives more.
 
     At equal times updates come before queries: a worker that starts its next iteration immediately knows the one that
     has just ended.
+
+    Attributes:
+        seen: in order, iterations that have ended, and numbers of workers that were lost.
+        begun: in order, the iterations for which the predictor is asked then.
     """
 
-    t: float
-    kind: int
-    order: int
-    worker: int
-    observation: Observation | None
+    seen: list[Observation | int]
+    begun: list[Begun]
 
 
 def backtest(
@@ -42,40 +53,45 @@ def backtest(
         One tag per iteration, in the order given. Each uses only iterations that had ended at the time of the
         prediction.
     """
-    return answers(predictor, replayed(iterations, losses, lead_s))
+    tags = [False] * len(iterations)
+    for begun, tagged in asked(predictor, replayed(iterations, losses, lead_s)):
+        for _, place, worker in begun:
+            tags[place] = worker in tagged
+    return tags
 
 
 def replayed(
     iterations: Sequence[tuple[float, Observation]], losses: Iterable[tuple[float, int]] = (), lead_s: float = 0.0
-) -> list[Step]:
+) -> list[Round]:
     """The updates and queries of :func:`backtest`, in order: several predictors can answer the same."""
-    steps = [Step(t, UPDATE, -1, worker, None) for t, worker in losses]
-    for order, (begun_s, observation) in enumerate(iterations):
-        steps.append(Step(observation.t, UPDATE, order, observation.worker, observation))
-        steps.append(Step(begun_s - lead_s, QUERY, order, observation.worker, None))
-    return sorted(steps, key=lambda step: step[:3])
-
-
-def answers(predictor: StragglerPredictor, steps: Sequence[Step]) -> list[bool]:
-    """The tags of a new predictor in these steps of :func:`replayed`, by iteration."""
-    tags = [False] * sum(step.kind == QUERY for step in steps)
-    for step, tagged in asked(predictor, steps):
-        tags[step.order] = step.worker in tagged
-    return tags
-
-
-def asked(predictor: StragglerPredictor, steps: Iterable[Step]) -> Iterator[tuple[Step, frozenset[int]]]:
-    """Every query of these steps, and the workers that the predictor tags then."""
-    cached: tuple[float, frozenset[int]] | None = None
-    reads_time = getattr(predictor, "reads_time", True)
-    for step in steps:
-        if step.kind == QUERY:
-            if cached is None or (reads_time and cached[0] != step.t):
-                cached = step.t, predictor.tags(step.t)
-            yield step, cached[1]
+    steps: list[tuple[float, int, int, Observation | int]] = [(t, UPDATE, -1, worker) for t, worker in losses]
+    for place, (begun_s, observation) in enumerate(iterations):
+        steps.append((observation.t, UPDATE, place, observation))
+        steps.append((begun_s - lead_s, QUERY, place, observation.worker))
+    rounds, seen = list[Round](), list[Observation | int]()
+    for t, kind, place, what in sorted(steps, key=lambda step: step[:3]):
+        if kind == UPDATE:
+            seen.append(what)
             continue
-        cached = None
-        if step.observation is None:
-            predictor.forget(step.worker)
-        else:
-            predictor.update(step.observation)
+        if seen or not rounds:
+            rounds.append(Round(seen, []))
+            seen = []
+        assert isinstance(what, int)
+        rounds[-1].begun.append(Begun(t, place, what))
+    return rounds
+
+
+def asked(predictor: StragglerPredictor, rounds: Iterable[Round]) -> Iterator[tuple[Sequence[Begun], frozenset[int]]]:
+    """Iterations that begin, all of them and in order, and the workers that the predictor tags then."""
+    reads_time = getattr(predictor, "reads_time", True)
+    for seen, begun in rounds:
+        for each in seen:
+            if isinstance(each, int):
+                predictor.forget(each)
+            else:
+                predictor.update(each)
+        if not reads_time:
+            yield begun, predictor.tags(begun[0].t)
+            continue
+        for t, some in groupby(begun, key=attrgetter("t")):
+            yield list(some), predictor.tags(t)

@@ -181,12 +181,13 @@ def _on_device(run: Run) -> dict[int, frozenset[int]]:
     return {device: frozenset(one for one in used if used[one] == device) for device in in_turn}
 
 
-def workers_of(run: Run, target: str) -> frozenset[int]:
-    """The workers that a target of the plan contains: itself, those on its GPU or host or hosts; none for a server.
+def workers_of(run: Run, targets: Iterable[str]) -> dict[str, frozenset[int]]:
+    """By target of the plan the workers in it: itself, those on its GPU or host or hosts; none for a server.
 
     Of a part of a worker, that worker.
     """
-    return _own(target, _context_of(run))
+    context = _context_of(run)
+    return {target: _own(target, context) for target in targets}
 
 
 def _own(target: str, context: _Context) -> frozenset[int]:

@@ -55,7 +55,7 @@ def lead_times(rows: pd.DataFrame) -> pd.DataFrame:
     start minus the first tag of the alarm that covers it, i.e. the first run of tagged iterations that overlaps the
     episode; negative if late, NaN if ``missed``: no alarm.
     """
-    rows = rows.sort_values(["worker", "begun_s"], kind="stable")
+    rows = in_turn(rows)
     worker, begun = rows["worker"].to_numpy(), rows["begun_s"].to_numpy()
     first, last = _runs(rows["label"].to_numpy(dtype="bool"), worker)
     starts, ends = _runs(rows["tag"].to_numpy(dtype="bool"), worker)
@@ -74,6 +74,13 @@ def lead_times(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def in_turn(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows worker by worker, each worker's by their beginning; as they are if this is their order."""
+    worker, begun = (np.diff(rows[name].to_numpy()) for name in ("worker", "begun_s"))
+    is_sorted = bool(((worker > 0) | ((worker == 0) & (begun >= 0))).all())
+    return rows if is_sorted else rows.sort_values(["worker", "begun_s"], kind="stable")
+
+
 def alarms(rows: pd.DataFrame) -> dict[str, float]:
     """``ALARMS`` of a job.
 
@@ -81,11 +88,11 @@ def alarms(rows: pd.DataFrame) -> dict[str, float]:
     episodes that an alarm covers; ``delay_iters``: median of the iterations from the start of these to the first tag
     (negative: early); ``false_alarms_per_1000``: alarms that cover no straggling iteration, in 1,000 iterations.
     """
+    rows = in_turn(rows)
     leads = lead_times(rows)
     label, tag = rows["label"].to_numpy(dtype="bool"), rows["tag"].to_numpy(dtype="bool")
-    turned = rows.sort_values(["worker", "begun_s"], kind="stable")
-    straggled = np.concatenate([[0], turned["label"].to_numpy(dtype="int64").cumsum()])
-    first, last = _runs(turned["tag"].to_numpy(dtype="bool"), turned["worker"].to_numpy())
+    straggled = np.concatenate([[0], label.astype("int64").cumsum()])
+    first, last = _runs(tag, rows["worker"].to_numpy())
     false = int((straggled[last + 1] == straggled[first]).sum())
     caught = leads.loc[~leads["missed"], "lead_iters"]
     return {
@@ -116,7 +123,8 @@ def places(rows: pd.DataFrame) -> dict[str, float]:
     faulty, answered = (np.logical_or.reduce(one, axis=1) for one in (guilty, accused))
     both = faulty & answered
     right = (guilty & accused)[both].sum(axis=1) / accused[both].sum(axis=1)
-    named = rows[label & tag & (rows["said"] != "").to_numpy()]
+    caught = rows[label & tag]
+    named = caught[caught["said"] != ""]
     hits, marked = int((label & tag).sum()), int(label.sum()) + int(tag.sum())
     return {
         "located_frac": float(right.mean()) if both.any() else nan,

@@ -121,7 +121,7 @@ def windows(run: Run) -> pd.DataFrame:
     workers alike; kills are left out, as they leave no slow iteration.
     """
     plan = run.plan[~run.plan["kind"].isin(NOT_SLOWER)]
-    workers = {target: sorted(workers_of(run, target)) for target in plan["target"].unique()}
+    workers = {target: sorted(own) for target, own in workers_of(run, plan["target"].unique()).items()}
     found = plan.assign(worker=plan["target"].map(workers), slept=plan["kind"].isin(SLEPT))
     found = found[["worker", "start_s", "end_s", "slept"]].explode("worker", ignore_index=True)
     kinds = {"worker": "int64", "start_s": "float64", "end_s": "float64", "slept": "bool"}
@@ -148,8 +148,8 @@ def located(run: Run, rows: pd.DataFrame, plan: pd.DataFrame) -> pd.DataFrame:
     kinds are planned it is unknown (empty).
     """
     place = rows["worker"].to_numpy().copy()
-    for target in run.plan["target"].unique() if len(plan) else ():
-        if len(mine := workers_of(run, target)) > 1:
+    for mine in workers_of(run, run.plan["target"].unique() if len(plan) else ()).values():
+        if len(mine) > 1:
             place[np.isin(place, list(mine))] = -1 - min(mine)
     kinds = {kind for kind in run.plan["kind"].unique() if kind not in NOT_SLOWER}
     parts = {"send" if kind == "bandwidth" else "compute" for kind in kinds}

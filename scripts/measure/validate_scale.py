@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -64,6 +64,19 @@ FIGURE = "scale.png"
 STEP, PART_S = Step(8, 32), (0.01, 0.01, 0.01)
 RANKS = Ranks(sigma=0.05, slow_frac=1e-4, slow_factor=1.3, pause_frac=1e-4, pause_s=0.2)
 REPLICAS, STEPS, WATCHED, APART, SPARE_FRAC, TIMES = (8, 256, 12_500), 1000, 100, 50, 0.01, 1.1
+
+
+class Published(Protocol):
+    """Where a file is published, and its content."""
+
+    @property
+    def repository(self) -> str: ...
+    @property
+    def commit(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def sha256(self) -> str: ...
 
 
 class Job(NamedTuple):
@@ -156,8 +169,8 @@ def jobs() -> list[Job]:
         return [Job(one, model, int(gpus), *where) for one, model, gpus, *where in list(csv.reader(file))[1:]]
 
 
-def fetch(job: Job, folder: Path, source: str) -> Path:
-    """The log's file, downloaded if it is not there; raises :class:`ConfigError` if it is another file."""
+def fetch(job: Published, folder: Path, source: str) -> Path:
+    """A file, downloaded if it is not there; raises :class:`ConfigError` if it is another file."""
     path = folder / job.repository / job.path
     if not path.exists():
         url = "/".join((source, job.repository, job.commit, job.path))
@@ -168,7 +181,7 @@ def fetch(job: Job, folder: Path, source: str) -> Path:
             refuse(f"--source {source}: {url} cannot be fetched ({error}); put the file at {path}")
         write_file(path, content)
     if (found := hashlib.sha256(path.read_bytes()).hexdigest()) != job.sha256:
-        refuse(f"--logs {folder}: {path} has SHA-256 {found[:16]}... instead of {job.sha256[:16]}...; remove it")
+        refuse(f"{path}: has SHA-256 {found[:16]}... instead of {job.sha256[:16]}...; remove it")
     return path
 
 

@@ -2,6 +2,7 @@
 
 python run.py experiment antdt_table3               # runs, figure, claims, its section of docs/paper/antdt.md
 python run.py experiment 'antdt_fig1?' --seeds 0,1  # several, with fewer seeds; a partial run changes no page
+python run.py experiment detectors-live --seeds hidden    # with a seed that is drawn now, and is nobody's choice
 python run.py experiment antdt_table3 --only system=bsp --only intensity=0.1,0.8
 python run.py experiment antdt_table3 --redraw      # only from existing records
 python run.py experiment '*_*' --virtual --fresh    # all virtual runs of papers, from the checked-out commit
@@ -28,11 +29,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from secrets import randbelow
 
 from rich.console import Console
 
 from analysis.claims.ledger import LedgerError
 from analysis.experiments.spec import Spec, SpecError, cells, load_spec, narrowed
+from analysis.files import write_file
 from runtime.config import project
 from runtime.config.checking import nearest
 from runtime.errors import ConfigError, refuse
@@ -40,7 +43,7 @@ from runtime.house import INSTALLED, NAME, ROOT
 from runtime.run.probing import refuse_unwritable_folder
 from stragglab.grids.answering import answer
 from stragglab.grids.experiment_pages import run_all
-from stragglab.grids.experiments import SCORES, commit_of, known_specs
+from stragglab.grids.experiments import SCORES, commit_of, folder_of, known_specs
 from stragglab.grids.grid import GRID, JobFailed, Runner
 from stragglab.grids.of_experiment import FILE
 from stragglab.grids.times import TIMES
@@ -50,6 +53,8 @@ from stragglab.terminal.paper_figures import add_paper
 
 OUT = Path("out/experiments")
 PAGES = OUT / "paper" if INSTALLED else ROOT / "docs" / "paper"
+HIDDEN, SEEDS = "hidden", 2**31
+"""The word that stands for a seed that is drawn below this number, and the file that keeps it."""
 
 
 def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int:
@@ -81,7 +86,17 @@ def asked_for(asked: argparse.Namespace) -> dict[str, Spec]:
         raise ConfigError(f"--minutes: is of experiments with keep_rows; {other[0]} is none")
     for spec in kept.values():
         rates_of(spec)  # refused before the first run, not after the last
-    return {name: narrowed(spec, asked.seeds, asked.only) for name, spec in kept.items()}
+    return {name: narrowed(spec, seeds_of(spec, asked), asked.only) for name, spec in kept.items()}
+
+
+def seeds_of(spec: Spec, asked: argparse.Namespace) -> list[int] | None:
+    """The seeds instead of the experiment's; a hidden one is drawn once, so that the same command continues."""
+    if asked.seeds != HIDDEN:
+        return None if asked.seeds is None else numbers_of("seeds", asked.seeds)
+    kept = folder_of(spec, asked) / HIDDEN
+    if not kept.exists():
+        write_file(kept, f"{randbelow(SEEDS)}\n")
+    return numbers_of("seeds", kept.read_text())
 
 
 def show_list(console: Console) -> None:
@@ -99,7 +114,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="experiments, or shell patterns such as 'antdt_*'")
     parser.add_argument("--list", action="store_true", help="list all experiments")
-    parser.add_argument("--seeds", metavar="LIST", help="use these seeds instead of the experiment's, such as 0,1")
+    parser.add_argument(
+        "--seeds", metavar="LIST", help="use these seeds instead of the experiment's, such as 0,1, or hidden"
+    )
     parser.add_argument("--only", metavar="AXIS=LEVELS", action="append", default=[], help="a part of the experiment")
     parser.add_argument("--redraw", action="store_true", help="use existing records; run nothing")
     parser.add_argument("--again", action="store_true", help="repeat every record, e.g. after a change of the code")
@@ -124,6 +141,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
             *GRID,
             SCORES,
             TIMES,
+            HIDDEN,
             "runs.csv",
             "table.*",
             FILE,
@@ -133,10 +151,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
             f"{name}.*",
             f"{name}_claims.csv",
         )
-        refuse_unwritable_folder("-o", asked.out / name, ours, (*GRID, SCORES, TIMES, "runs.csv"))
+        refuse_unwritable_folder("-o", asked.out / name, ours, (*GRID, SCORES, TIMES, HIDDEN, "runs.csv"))
     if not asked.names and not asked.list:
         refuse(f"no experiment named; there are {', '.join(known)}")
-    asked.seeds = numbers_of("seeds", asked.seeds) if asked.seeds is not None else None
     asked.jobs = number_of("jobs", asked.jobs, least=1) if asked.jobs is not None else None
     asked.minutes = number_of("minutes", asked.minutes, least=1) if asked.minutes is not None else None
     asked.only = dict(levels_of(text) for text in asked.only)

@@ -6,17 +6,19 @@ straggles if it took 20 % longer than the concurrent iterations of the other wor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
+import numpy as np
 import pandas as pd
 
 from analysis.experiments.spec import PREDICTOR, TUNED, Prediction, Spec, SpecError
-from analysis.measures.prediction import RATES, alarms, places, rates
-from analysis.measures.prediction_labels import labelled_windows, located, losses, timed, truth
+from analysis.measures.prediction import RATES, alarms, in_turn, places, rates
+from analysis.measures.prediction_labels import Losses, labelled_windows, located, losses, timed, truth
 from analysis.records.load import Run
 from predictors.backtest import asked as queries
 from predictors.backtest import replayed
+from predictors.oracle import PlannedWindow
 from predictors.registry import straggler_predictor
 from predictors.stragglers import NamesPart, PredictsByFile
 from stragglab.tables.predictor_scores import ORACLE, observed, planned_windows
@@ -54,23 +56,37 @@ def scored(run: Run, asked: dict[str, Prediction], labels: str = "realised") -> 
 
     A level with ``tune`` has further ones, named by :func:`tuned_name`: a setting is changed, all else is the same.
     """
-    rows = timed(run)
-    label, windows = truth(run, rows, labels), labelled_windows(run, labels)
-    known, seen, lost = label.notna().to_numpy(), observed(rows), losses(run)
-    rows = pd.concat([rows[["worker", "iteration", "begun_s"]], located(run, rows, windows)], axis="columns")
-    plan, found = planned_windows(windows), {}
-    steps = {lead_s: replayed(seen, lost, lead_s) for lead_s in {one.lead_s for one in asked.values()}}
+    rows, windows = timed(run), labelled_windows(run, labels)
+    judged = pd.concat([rows, located(run, rows, windows)], axis="columns").assign(label=truth(run, rows, labels))
+    return scores_of(judged, losses(run), planned_windows(windows), asked)
+
+
+def scores_of(
+    rows: pd.DataFrame, lost: Losses, plan: Sequence[PlannedWindow], asked: Mapping[str, Prediction]
+) -> dict[str, dict[str, float]]:
+    """The same of iterations whose truth is known.
+
+    Args:
+        rows: as of :func:`timed`, with ``label`` (null: unknown, and not scored) and the columns of :func:`located`.
+        lost: from :func:`losses`.
+        plan: what the oracle reads.
+        asked: the predictors, by level.
+    """
+    seen, found = observed(rows), dict[str, dict[str, float]]()
+    rows = rows[["worker", "iteration", "begun_s", "label", "place", "part"]].reset_index(drop=True)
+    judged = in_turn(rows[rows["label"].notna()]).astype({"label": "bool"})  # once for all predictors
+    rounds = {lead_s: replayed(seen, lost, lead_s) for lead_s in {one.lead_s for one in asked.values()}}
     for level, one in asked.items():
         choices = {tuned_name(level, key, value): {key: value} for key, some in one.tune.items() for value in some}
         for name, more in {level: {}, **choices}.items():
             predictor = straggler_predictor(one.name, {**one.settings, **more}, plan)
             naming = predictor if isinstance(predictor, NamesPart) else None
-            tags, said = [False] * len(rows), [""] * len(rows)
-            for step, tagged in queries(predictor, steps[one.lead_s]):
-                if step.worker in tagged:
-                    tags[step.order] = True
-                    said[step.order] = naming.part if naming else ""
-            mine = rows.assign(label=label, tag=tags, said=said)[known].astype({"label": "bool"})
+            tag, said = np.zeros(len(rows), dtype="bool"), np.full(len(rows), "", dtype="object")
+            for begun, tagged in queries(predictor, rounds[one.lead_s]):
+                if tagged:
+                    marked = [place for _, place, worker in begun if worker in tagged]
+                    tag[marked], said[marked] = True, naming.part if naming else ""
+            mine = judged.assign(tag=tag[judged.index], said=said[judged.index])
             every = rates(mine["label"].to_numpy(), mine["tag"].to_numpy())
             found[name] = {**{name: every[name] for name in RATES}, **alarms(mine), **places(mine)}
     return found

@@ -14,6 +14,7 @@ from predictors.by_chance import ByChance
 from predictors.by_work import ByWork
 from predictors.change_point import PRIOR_COUNT, PRIOR_DEVIATION, PRIOR_FREEDOM, ChangePoint, RunLengths
 from predictors.fixed_duration import SlowFor
+from predictors.nvrx import Nvrx
 from predictors.oracle import Oracle, PlannedWindow
 from predictors.outlier import outliers
 from predictors.registry import straggler_predictor
@@ -51,6 +52,32 @@ def test_the_culprit_is_the_one_that_all_wait_for() -> None:
     assert received(WaitsLeast(), [1.0, 1.5, 1.0, 1.0]).tags(0.0) == {1}
     assert received(WaitsLeast(), [2.0, 2.2, 2.0, 2.0]).tags(0.0) == set()
     assert received(WaitsLeast(), [2.0, 1.0, 2.0, 2.0]).tags(0.0) == set(), "most wait for nobody"
+
+
+def test_the_culprit_of_traceml() -> None:
+    """Its tests' backward times of 10, 20, 30 and 40 ms: rank 0, as the upper median waits for 20; 9 of 100 is none."""
+
+    def tags(*backward_ms: float) -> frozenset[int]:
+        return received(WaitsLeast(), [100.0 + min(backward_ms) - each for each in backward_ms]).tags(0.0)
+
+    assert tags(10.0, 20.0, 30.0, 40.0) == {0}
+    assert tags(10.0, 19.0) == set()
+    assert tags(10.0, 30.0) == {0}
+
+
+@pytest.mark.parametrize("slow", [(), (0,), (0, 1)])
+@pytest.mark.parametrize("scores", ["relative", "individual"])
+def test_nvrx_finds_whom_its_own_tests_slow_down(slow: tuple[int, ...], scores: str) -> None:
+    """tests/straggler/unit/test_sections.py: four ranks, 100 iterations of 10 ms, or of 15, with a deviation of 3.
+
+    A report covers 50; ranks are slow in both, or in the second one if they are compared with themselves. The
+    threshold is that of ``identify_stragglers``.
+    """
+    chance, predictor = np.random.default_rng(0), Nvrx(threshold=0.75, window_iters=50, scores=scores)
+    means = np.full((100, 4), 10.0)
+    means[50 if scores == "individual" else 0 :, slow] = 15.0
+    received(predictor, *np.maximum(chance.normal(means, 3.0), 0.1).tolist())
+    assert predictor.tags(100.0) == {*slow}
 
 
 def staged(predictor: StragglerPredictor, *rows: tuple[float, float, float]) -> StragglerPredictor:

@@ -250,6 +250,21 @@ def test_all_records_are_made_before_the_first_page_and_one_that_fails_leaves_th
     assert "<!-- experiment: toy_other -->" in bench.page.read_text()
 
 
+def test_a_hidden_seed_is_drawn_once_for_each_output_and_the_same_command_continues(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn, runner, again = iter([5, 9]), ComposedRunner(), ComposedRunner()
+    monkeypatch.setattr(script, "randbelow", lambda most: next(drawn))
+    assert bench.run("--seeds", "hidden", runner=runner)[0] == 0
+    assert bench.run("--seeds", "hidden", runner=again)[0] == 0
+    assert runner.ran == ["2_bsp_seed5", "2_asp_seed5", "3_bsp_seed5", "3_asp_seed5"]
+    assert again.ran == []
+    other = bench.folder / "other"
+    assert script.main(["toy_table", "--seeds", "hidden", "-o", str(other), "--pages", str(bench.folder)], again) == 0
+    assert {name.rpartition("_")[2] for name in again.ran} == {"seed9"}
+    assert not bench.page.exists()
+
+
 def test_a_part_changes_no_page_and_live_and_virtual_ones_are_told_apart(bench: Bench) -> None:
     runner = ComposedRunner()
     code, out, _ = bench.run("--seeds", "0", "--only", "system=bsp", "--virtual", runner=runner)

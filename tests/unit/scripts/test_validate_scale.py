@@ -55,7 +55,7 @@ def test_a_log_is_fetched_once_and_must_be_the_published_one(published: Path) ->
     assert path.read_bytes() == log_of(10, 64)
     assert fetch(job, folder, "file:///nowhere") == path
     path.write_bytes(b"another")
-    with pytest.raises(ConfigError, match=r"64_0\.txt has SHA-256 .* remove it"):
+    with pytest.raises(ConfigError, match=r"64_0\.txt: has SHA-256 .* remove it"):
         fetch(job, folder, source(published))
     path.unlink()
     with pytest.raises(ConfigError, match=r"--source file:///nowhere: .* cannot be fetched .* put the file at"):
