@@ -125,7 +125,7 @@ def verdicts_of(page: Path, paper: str) -> pd.DataFrame:
 def section(results: Results, picture: str, command: str) -> str:
     """The Markdown of one experiment, starting with its marker."""
     spec = results.spec
-    lines = [MARK.format(name=spec.name), f"## {spec.where}: {spec.title}", ""]
+    lines = [MARK.format(name=spec.name), f"## {spec.where}: {spec.title}"]
     lines += [f"`{command}`; {short_caption(results.metas)}.", "", f"![{spec.where}]({picture})", ""]
     answers = results.answers
     many = many_alike([(claim.id, verdict) for claim, _, verdict in answers])
