@@ -77,9 +77,10 @@ Every claim is judged twice: *side* says whether the effect is there, *size* whe
 The [rules](#rules) are the same for all papers. Next to each figure in `images/`, `NAME.csv` has its values and
 `NAME.txt` its job, machine and commit, `NAME_claims.csv` all cases of its claims and the ratios of ours to the paper's
 values, and `NAME_numbers.csv` what else was measured."""
-READING = """\
-The [rules](README.md#rules) explain values, verdicts and files. JCT is the job completion time, BPT the batch
-processing time."""
+READING = (
+    "The [rules](README.md#rules) explain values, verdicts and files. JCT is the job completion time, "
+    "BPT the batch processing time."
+)
 
 
 def write_page(results: Results, page: Path, picture: Path) -> None:
