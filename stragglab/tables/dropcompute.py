@@ -1,7 +1,7 @@
 """DropCompute's search for a threshold in the delay environment of its published code: drawn, and by its closed form.
 
 ``python run.py experiment`` takes the rows of an experiment with ``table: dropcompute`` from here. The environment is
-that of ``deepspeed-bert/run_pretraining.py`` (github.com/paper-submissions/dropcompute, ``--delay_factor=1.0``): after
+from ``deepspeed-bert/run_pretraining.py`` (github.com/paper-submissions/dropcompute, ``--delay_factor=1.0``): after
 each micro-batch a worker sleeps for half of the micro-batch's time, times a number of mean 1 that is drawn from
 lengths of sentences, LogNormal(4, 1) on the whole numbers below 1,000.
 """

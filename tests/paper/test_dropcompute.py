@@ -210,7 +210,7 @@ def test_the_expected_speedup_of_gaussian_latencies() -> None:
 
 
 def test_the_delays_of_its_code() -> None:
-    """Its ``create_dist_lognormal``: lengths from 1 to 999 by the density of LogNormal(4, 1), over their mean. Moments
+    """Published code, ``create_dist_lognormal``: lengths from 1 to 999 by the density of LogNormal(4, 1), over their mean. Moments
     of the law below L = 1,000 are exp(4 k + k k / 2) Phi(ln L - 4 - k) / Phi(ln L - 4). Jobs draw from quantiles."""
     values, chances = table.multipliers()
     below = [NormalDist().cdf(math.log(1000) - 4 - k) for k in range(3)]
@@ -224,7 +224,7 @@ def test_the_delays_of_its_code() -> None:
 
 
 def test_the_closed_form_of_an_experiment_is_what_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Delays of mean 1 that are nearly normal in a sum of twelve: the same iteration, threshold and speed-up. The
+    """Definition of the expected effective speed-up: delays of mean 1 that are nearly normal in a sum of twelve: the same iteration, threshold and speed-up. The
     delays of its code are not."""
     means = [np.mean([table.found_by_drawing(64, seed) for seed in range(3)], axis=0)]
     monkeypatch.setattr(table, "multipliers", lambda: (np.array([0.4, 1.6]), np.array([0.5, 0.5])))

@@ -43,7 +43,7 @@ def sum_of(rates: list[float], bound_s: float | None) -> tuple[list[float], int]
 
 @pytest.mark.parametrize("size", [2, 5, 8])
 def test_parts_go_to_the_rank_that_sums_them_and_back(size: int) -> None:
-    """The patch's ``transpose``: rank r sends chunk j to rank j, then its own sum, chunk r, to all."""
+    """Published code, ``transpose``: rank r sends chunk j to rank j, then its own sum, chunk r, to all."""
     rounds = schedule_of("transpose", size).rounds
     scatter, gather = rounds[: size - 1], rounds[size - 1 :]
     assert {(one.source, one.target, one.lo) for way in scatter for one in way} == {
@@ -55,14 +55,14 @@ def test_parts_go_to_the_rank_that_sums_them_and_back(size: int) -> None:
 
 
 def test_without_a_late_message_nothing_is_lost_and_nothing_changes() -> None:
-    """Four equal hosts need 6 messages of a quarter of a second; a longer bound is today's sum to the bit."""
+    """Abstract (bounded completion times): four equal hosts need 6 messages of a quarter of a second; a longer bound is today's sum to the bit."""
     assert sum_of([1.0] * 4, None) == ([6 * PART_S] * 4, 0)
     uneven = [1.0, 0.3, 0.7, 0.9]
     assert sum_of(uneven, 1e9) == sum_of(uneven, None)
 
 
 def test_a_late_message_is_lost_and_no_other() -> None:
-    """Two hosts, one with a third of the rate: both messages each way take 0.75 s. In 1.4 s each is late by 0.05 s;
+    """Abstract: two hosts, one with a third of the rate: both messages each way take 0.75 s. In 1.4 s each is late by 0.05 s;
     in 1.6 s none is."""
     assert sum_of([1.0, 1 / 3], 1.6) == (pytest.approx([1.5, 1.5]), 0)
     ended_s, lost_bytes = sum_of([1.0, 1 / 3], 1.4)
@@ -70,7 +70,7 @@ def test_a_late_message_is_lost_and_no_other() -> None:
 
 
 def test_what_goes_through_the_slow_link_is_lost_and_little_else() -> None:
-    """Eight hosts of which one has a tenth of the rate: a message through it takes ten rounds. All that it sends and
+    """Abstract: eight hosts of which one has a tenth of the rate: a message through it takes ten rounds. All that it sends and
     receives is late, 2 x 14 of 112 messages; of others the few that meet an early one at their target."""
     bound_s = 1.2 * 14 * PART_S
     ended_s, lost_bytes = sum_of([1.0] * 7 + [0.1], bound_s)
@@ -81,6 +81,7 @@ def test_what_goes_through_the_slow_link_is_lost_and_little_else() -> None:
 
 @given(rates=st.lists(st.floats(0.05, 1.0), min_size=2, max_size=6), bound_s=st.floats(0.5, 5.0))
 def test_a_sum_ends_in_time_whatever_the_links(rates: list[float], bound_s: float) -> None:
+    """Abstract: completion times are bounded, and a bound that every message keeps changes nothing."""
     ended_s, lost_bytes = sum_of(rates, bound_s)
     free_s, _ = sum_of(rates, None)
     assert max(ended_s) <= bound_s + 1e-9
@@ -92,7 +93,7 @@ def test_a_sum_ends_in_time_whatever_the_links(rates: list[float], bound_s: floa
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_job_whose_sums_have_time_is_the_job_without_a_bound(seed: int) -> None:
-    """On hosts, with losses and rollbacks: the same events at the same times to the bit."""
+    """Beyond the paper, on hosts, with losses and rollbacks: the same events at the same times to the bit."""
     without, ample = (
         VirtualRun(draw_host_ring_world(4, seed), BSP(), summing=Summing("transpose", bound_s=bound_s))
         for bound_s in (None, 1e6)
