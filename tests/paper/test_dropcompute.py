@@ -210,8 +210,8 @@ def test_the_expected_speedup_of_gaussian_latencies() -> None:
 
 
 def test_the_delays_of_its_code() -> None:
-    """Published code, ``create_dist_lognormal``: lengths from 1 to 999 by the density of LogNormal(4, 1), over their mean. Moments
-    of the law below L = 1,000 are exp(4 k + k k / 2) Phi(ln L - 4 - k) / Phi(ln L - 4). Jobs draw from quantiles."""
+    """Published code, ``create_dist_lognormal``: lengths from 1 to 999 by the density of LogNormal(4, 1), over their
+    mean. Moments of the law below L = 1,000 are exp(4 k + k k / 2) Phi(ln L - 4 - k) / Phi(ln L - 4). Jobs draw from quantiles."""
     values, chances = table.multipliers()
     below = [NormalDist().cdf(math.log(1000) - 4 - k) for k in range(3)]
     mean, square = math.exp(4.5) * below[1] / below[0], math.exp(10) * below[2] / below[0]
@@ -224,8 +224,8 @@ def test_the_delays_of_its_code() -> None:
 
 
 def test_the_closed_form_of_an_experiment_is_what_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Definition of the expected effective speed-up: delays of mean 1 that are nearly normal in a sum of twelve: the same iteration, threshold and speed-up. The
-    delays of its code are not."""
+    """Definition of the expected effective speed-up. Of delays of mean 1 that are nearly normal in a sum of twelve it
+    has the same iteration, threshold and speed-up. The delays of its code are not."""
     means = [np.mean([table.found_by_drawing(64, seed) for seed in range(3)], axis=0)]
     monkeypatch.setattr(table, "multipliers", lambda: (np.array([0.4, 1.6]), np.array([0.5, 0.5])))
     means.append(np.mean([table.found_by_drawing(64, seed) for seed in range(3)], axis=0))

@@ -55,22 +55,23 @@ def test_parts_go_to_the_rank_that_sums_them_and_back(size: int) -> None:
 
 
 def test_without_a_late_message_nothing_is_lost_and_nothing_changes() -> None:
-    """Abstract (bounded completion times): four equal hosts need 6 messages of a quarter of a second; a longer bound is today's sum to the bit."""
+    """Abstract (bounded completion times): four equal hosts need 6 messages of a quarter of a second. With a longer
+    bound it is the sum without one, to the bit."""
     assert sum_of([1.0] * 4, None) == ([6 * PART_S] * 4, 0)
     uneven = [1.0, 0.3, 0.7, 0.9]
     assert sum_of(uneven, 1e9) == sum_of(uneven, None)
 
 
 def test_a_late_message_is_lost_and_no_other() -> None:
-    """Abstract: two hosts, one with a third of the rate: both messages each way take 0.75 s. In 1.4 s each is late by 0.05 s;
-    in 1.6 s none is."""
+    """Abstract: two hosts, one with a third of the rate. Both messages each way take 0.75 s: in 1.4 s each is late by
+    0.05 s, in 1.6 s none is."""
     assert sum_of([1.0, 1 / 3], 1.6) == (pytest.approx([1.5, 1.5]), 0)
     ended_s, lost_bytes = sum_of([1.0, 1 / 3], 1.4)
     assert (ended_s, lost_bytes) == (pytest.approx([1.4, 1.4]), 4 * PART_BYTES)
 
 
 def test_what_goes_through_the_slow_link_is_lost_and_little_else() -> None:
-    """Abstract: eight hosts of which one has a tenth of the rate: a message through it takes ten rounds. All that it sends and
+    """Abstract: eight hosts, one with a tenth of the rate. A message through it takes ten rounds: all that it sends and
     receives is late, 2 x 14 of 112 messages; of others the few that meet an early one at their target."""
     bound_s = 1.2 * 14 * PART_S
     ended_s, lost_bytes = sum_of([1.0] * 7 + [0.1], bound_s)
