@@ -211,7 +211,8 @@ def test_the_expected_speedup_of_gaussian_latencies() -> None:
 
 def test_the_delays_of_its_code() -> None:
     """Published code, ``create_dist_lognormal``: lengths from 1 to 999 by the density of LogNormal(4, 1), over their
-    mean. Moments of the law below L = 1,000 are exp(4 k + k k / 2) Phi(ln L - 4 - k) / Phi(ln L - 4). Jobs draw from quantiles."""
+    mean. Moments of the law below L = 1,000 are exp(4 k + k k / 2) Phi(ln L - 4 - k) / Phi(ln L - 4). Jobs draw from
+    quantiles."""
     values, chances = table.multipliers()
     below = [NormalDist().cdf(math.log(1000) - 4 - k) for k in range(3)]
     mean, square = math.exp(4.5) * below[1] / below[0], math.exp(10) * below[2] / below[0]
