@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from math import inf, nan
 
@@ -255,6 +256,26 @@ def dropped_frac(run: Run) -> float:
     return dropped / (dropped + applied) if dropped + applied else nan
 
 
+def lost_frac(run: Run) -> float:
+    """Share of the bytes of all sums that bounds cut off (``topology.bound_s``)."""
+    notes, updates = run.tables.notes, int((~run.tables.updates["void"]).sum())
+    late = [json.loads(fields) for fields in notes.loc[notes["type"] == "Late", "fields"]]
+    return sum(one["lost_bytes"] / one["sum_bytes"] for one in late) / updates if updates else nan
+
+
+def update_tail(run: Run) -> float:
+    """99th percentile of the seconds between two updates, over their median."""
+    gaps = np.diff(run.tables.updates.loc[~run.tables.updates["void"], "t"].to_numpy(float))
+    return float(np.percentile(gaps, 99) / np.median(gaps)) if len(gaps) else nan
+
+
+def cut_frac(run: Run) -> float:
+    """Share of the samples of applied batches that iterations left out which ended early."""
+    rows = run.tables.iterations
+    rows = rows[rows["fate"] == "applied"]
+    return float(rows["cut_samples"].sum() / rows["assigned_samples"].sum()) if len(rows) else nan
+
+
 def vectors_per_batch(run: Run) -> float:
     """Vectors into the servers per applied batch of a worker: less than 1 where gradients were summed on the way.
 
@@ -400,6 +421,9 @@ MEASURES: dict[str, Measure] = {
     "delay_max": delay_max,
     "to_update_s": to_update_s,
     "dropped_frac": dropped_frac,
+    "cut_frac": cut_frac,
+    "lost_frac": lost_frac,
+    "update_tail": update_tail,
     "vectors_per_batch": vectors_per_batch,
     "link_vectors_per_batch": link_vectors_per_batch,
     "error_by_updates": error_by_updates,

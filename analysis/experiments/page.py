@@ -70,17 +70,17 @@ RULES = (
 - Claims that repeat a number, or follow from one fitted degree of freedom, are one observation (`group` in
   `analysis/claims/`): the worst of them counts."""
 )
-README = (
-    "Do our runs show what the papers report? There is one page per paper. `python run.py experiment` generates "
-    "them, and `make paper` repeats all runs, but those whose rows stay (`rows/`), and regenerates all pages.\n\n"
-    "Every claim is judged twice: *side* says whether the effect is there, *size* whether it is as large as the "
-    "paper's. The [rules](#rules) are the same for all papers. Next to each figure in `images/`, `NAME.csv` has "
-    "its values and `NAME.txt` its job, machine and commit, `NAME_claims.csv` all cases of its claims and the "
-    "ratios of ours to the paper's values, and `NAME_numbers.csv` the other measures."
-)
+README = """\
+Do our runs show what the papers report? There is one page per paper. `python run.py experiment` generates them, and
+`make paper` repeats all runs, but those whose rows stay (`rows/`), and regenerates all pages.
+
+Every claim is judged twice: *side* says whether the effect is there, *size* whether it is as large as the paper's.
+The [rules](#rules) are the same for all papers. Next to each figure in `images/`, `NAME.csv` has its values and
+`NAME.txt` its job, machine and commit, `NAME_claims.csv` all cases of its claims and the ratios of ours to the paper's
+values, and `NAME_numbers.csv` the other measures."""
 READING = (
-    "The [rules](README.md#rules) explain values, verdicts and files. "
-    "JCT is the job completion time, BPT the batch processing time."
+    "The [rules](README.md#rules) explain values, verdicts and files. JCT is the job completion time, "
+    "BPT the batch processing time."
 )
 
 
@@ -127,7 +127,7 @@ def verdicts_of(page: Path, paper: str) -> pd.DataFrame:
 def section(results: Results, picture: str, command: str) -> str:
     """The Markdown of one experiment, starting with its marker."""
     spec = results.spec
-    lines = [MARK.format(name=spec.name), f"## {spec.where}: {spec.title}", ""]
+    lines = [MARK.format(name=spec.name), f"## {spec.where}: {spec.title}"]
     lines += [f"`{command}`; {short_caption(results.metas)}.", "", f"![{spec.where}]({picture})", ""]
     answers = results.answers
     many = many_alike([(claim.id, verdict) for claim, _, verdict in answers])

@@ -206,7 +206,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     pacing: str = ""
     """The setting by which virtual processors become as fast as they were live, in the cells ``side: paced``."""
     seeds: tuple[int, ...] = (0,)
-    table: Literal["coding", "transfers", "delays", "groups", "replicas", "delayed_sgd"] | None = None
+    table: Literal["coding", "transfers", "delays", "groups", "replicas", "delayed_sgd", "dropcompute"] | None = None
     """No runs: the rows are computed by a function of ``python run.py experiment``'s ``TABLES``."""
     repeats: str | None = None
     """An axis whose levels are repetitions, like seeds, and are not compared."""

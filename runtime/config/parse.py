@@ -94,7 +94,9 @@ class Topology(_Strict, frozen=True):
     transport: Literal["tcp", "shm"]
     transfer_bits: Literal[16, 32]
     """Bits of each parameter and of each element of a gradient on their way; 32 is exact."""
-    collective: Literal["ring", "tree", "halving_doubling", "stragglar", "trace", "gloo", "nccl", "ddp"] | None
+    collective: (
+        Literal["ring", "tree", "halving_doubling", "transpose", "stragglar", "trace", "gloo", "nccl", "ddp"] | None
+    )
     """The collective that sums the gradients of replicas; None where there are servers."""
     server_shares: tuple[Positive, ...] | None
     """Shares of the parameters by server, in any unit, wherever there are so many servers; None: the same for all."""
@@ -104,6 +106,8 @@ class Topology(_Strict, frozen=True):
     """The worker that the others do not wait for in a sum; None: there is none."""
     trace_dir: str | None
     """The folder with the execution traces of a sum; None: there is none."""
+    bound_s: Positive | None
+    """Seconds that a replica gives a sum, each round its part, so that late messages are lost; None: it waits."""
 
 
 class Workload(_Strict, frozen=True):

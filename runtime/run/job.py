@@ -81,7 +81,7 @@ def _run_recorded(checked: CheckedJob, job: Job, run_dir: Path, watching: Callab
 def _summing_of(config: Config) -> Summing:
     topology = config.topology
     traced = None if topology.trace_dir is None else read_trace(Path(topology.trace_dir))
-    return Summing(topology.collective or "", topology.blocks, topology.late_worker, traced)
+    return Summing(topology.collective or "", topology.blocks, topology.late_worker, traced, topology.bound_s)
 
 
 def make_run_spec(checked: CheckedJob, job: Job, record: RecordSink, run_dir: Path, **more: Any) -> RunSpec:

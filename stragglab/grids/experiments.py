@@ -47,6 +47,7 @@ from stragglab.grids.forks import in_forks, processors, run_here
 from stragglab.grids.grid import QUIET, Runner, fill, quoted, record_of, run_child
 from stragglab.tables.coding import coding
 from stragglab.tables.delayed_sgd import delayed_sgd
+from stragglab.tables.dropcompute import dropcompute
 from stragglab.tables.predictor_rates import RatesOf, fitted_of, rates_of, tuned
 from stragglab.tables.transfers import delays, groups, replicas, transfers
 from stragglab.vouching.fitted_since import fitted_since
@@ -55,7 +56,7 @@ SPECS = ROOT / "conf" / "experiment"
 DIRTY = "-dirty"
 """Suffix of a commit's name if there are uncommitted changes."""
 TABLES = {
-    **{"coding": coding, "delayed_sgd": delayed_sgd},
+    **{"coding": coding, "delayed_sgd": delayed_sgd, "dropcompute": dropcompute},
     **{"transfers": transfers, "delays": delays, "groups": groups, "replicas": replicas},
 }
 """Tables by the name that experiments use."""

@@ -103,7 +103,10 @@ def test_it_does_the_same_again_to_the_byte(where: str, kind: str) -> None:
 @pytest.mark.parametrize("where", ["machines", "hosts"])
 @pytest.mark.parametrize(
     "summing",
-    [Summing("tree", 3), Summing("halving_doubling"), Summing("stragglar", 1, 0), Summing("stragglar", 2, 3)],
+    [
+        *(Summing("tree", 3), Summing("halving_doubling"), Summing("stragglar", 1, 0), Summing("stragglar", 2, 3)),
+        *(Summing("transpose"), Summing("transpose", bound_s=0.2)),
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.long) for seed in MORE_SEEDS)])

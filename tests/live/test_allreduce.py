@@ -45,7 +45,10 @@ def test_runs_are_bit_equal_with_and_without_deaths(start: Start) -> None:
     assert_sound(hit)
 
 
-@pytest.mark.parametrize("strategy", long_after([(), ("strategy=prague", "strategy.common_every=4")], always=1))
+@pytest.mark.parametrize(
+    "strategy",
+    long_after([(), ("strategy=prague", "strategy.common_every=4"), ("topology.collective=tree",)], always=1),
+)
 def test_each_sample_counts_once_whoever_dies_at_any_moment(start: Start, strategy: tuple[str, ...]) -> None:
     """Unpaced, so that most of the time goes into rings and updates; two die at once now and then."""
     dice = random.Random(5)
@@ -114,10 +117,10 @@ def test_a_worker_that_is_restarted_elsewhere_joins_with_the_parameters_of_then(
 
 
 @pytest.mark.long(like="test_each_sample_counts_once_whoever_dies_at_any_moment")
-@pytest.mark.parametrize("collective", ["gloo", "ddp"])
-def test_torch_sums_what_the_ring_sums(start: Start, collective: str) -> None:
+@pytest.mark.parametrize("collective", ["tree", "halving_doubling", "transpose", "gloo", "ddp"])
+def test_others_sum_what_the_ring_sums(start: Start, collective: str) -> None:
     """The last rounds leave workers without samples; batches are unequal."""
-    more = (*DIGITS, *SHORT, *MOMENTUM, ALLREDUCE, "cluster.num_workers=3", "workload.global_batch_samples=100")
+    more = (*DIGITS, *SHORT, *MOMENTUM, ALLREDUCE, "workload.global_batch_samples=102")
     ring = start("ring", *more).finish()
     theirs = start(collective, *more, f"topology.collective={collective}").finish()
     assert theirs.version == ring.version > 0

@@ -3,6 +3,7 @@ its analysis, and its code (github.com/paper-submissions/dropcompute, commit 77c
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from statistics import NormalDist
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from runtime.core.executor import CUT
+from stragglab.tables import dropcompute as table
 from strategies.basic.bsp import BSP
 from strategies.dropcompute import DropCompute
 from strategies.dropcompute.threshold import MOST_THRESHOLDS, Round, best_threshold, effective_speedups
@@ -19,6 +21,7 @@ from tests.contract.catalogue import faults, uneven_job
 from tests.support.harness import HeapRun, Rig, make_job
 from tests.support.laws import uses
 from tests.support.long_tests import long_after
+from tests.support.runs import ROOT
 from tests.support.virtual_runs import VirtualRun, draw_world
 
 TWO = [Round(((1.0, 2.0, 3.0, 4.0), (3.0, 6.0, 9.0, 12.0)), 1.0)]
@@ -204,6 +207,32 @@ def test_the_expected_speedup_of_gaussian_latencies() -> None:
     assert computed == pytest.approx(part, abs=2e-3)
     assert speedups == pytest.approx(expected, rel=5e-3)
     assert max(expected) > 1.02 > min(expected), "some of these thresholds help, and others do not"
+
+
+def test_the_delays_of_its_code() -> None:
+    """Published code, ``create_dist_lognormal``: lengths from 1 to 999 by the density of LogNormal(4, 1), over their
+    mean. Moments of the law below L = 1,000 are exp(4 k + k k / 2) Phi(ln L - 4 - k) / Phi(ln L - 4). Jobs draw from
+    quantiles."""
+    values, chances = table.multipliers()
+    below = [NormalDist().cdf(math.log(1000) - 4 - k) for k in range(3)]
+    mean, square = math.exp(4.5) * below[1] / below[0], math.exp(10) * below[2] / below[0]
+    assert values @ chances == pytest.approx(1.0, rel=1e-12)
+    assert values[-1] / values[0] == pytest.approx(999.0)
+    assert (values[-1], values**2 @ chances) == pytest.approx((999 / mean, square / mean**2), rel=0.01)
+    lengths = np.loadtxt(ROOT / "injectors" / "traces" / "dropcompute_lengths.csv", skiprows=1)
+    expected = 1 + np.searchsorted(chances.cumsum(), (np.arange(2000) + 0.5) / 2000)
+    assert lengths.tolist() == expected.tolist()
+
+
+def test_the_closed_form_of_an_experiment_is_what_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Definition of the expected effective speed-up. Of delays of mean 1 that are nearly normal in a sum of twelve it
+    has the same iteration, threshold and speed-up. The delays of its code are not."""
+    means = [np.mean([table.found_by_drawing(64, seed) for seed in range(3)], axis=0)]
+    monkeypatch.setattr(table, "multipliers", lambda: (np.array([0.4, 1.6]), np.array([0.5, 0.5])))
+    means.append(np.mean([table.found_by_drawing(64, seed) for seed in range(3)], axis=0))
+    closed = table.found_by_closed_form(64, 0)
+    assert means[1] == pytest.approx(closed, rel=0.02, abs=0.01)
+    assert means[0] != pytest.approx(closed, rel=0.02, abs=0.01), "negative control: other delays"
 
 
 def test_of_many_ends_some_are_tried() -> None:

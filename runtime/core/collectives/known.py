@@ -57,6 +57,19 @@ def halving_doubling(size: int) -> Schedule:
     return Schedule(size, 1, size, tuple(chain(scatter, reversed(gather))))
 
 
+def transpose(size: int) -> Schedule:
+    """Send every rank its part of the vector, then the sum of one's own part to all: 2 (n - 1) rounds of an nth.
+
+    OptiReduce's Transpose AllReduce (Warraich et al., NSDI 2025): no message has what came in another one.
+    """
+    scatter, gather = [], []
+    for gap in range(1, size):
+        pairs = [(rank, (rank + gap) % size) for rank in range(size)]
+        scatter.append(tuple(Transfer(rank, other, other, other + 1, adds=True) for rank, other in pairs))
+        gather.append(tuple(Transfer(rank, other, rank, rank + 1, adds=False) for rank, other in pairs))
+    return Schedule(size, 1, size, (*scatter, *gather), buffered=True)
+
+
 def of_any(size: int) -> bool:
     """As many ranks as there are."""
     return size > 0
@@ -79,17 +92,18 @@ SCHEDULES: dict[str, Known] = {
     "ring": Known(ring),
     "tree": Known(tree),
     "halving_doubling": Known(halving_doubling, of_powers),
+    "transpose": Known(transpose),
     "stragglar": Known(stragglar, lambda size: size > 1 and of_powers(size)),
 }
 """By the name that ``topology.collective`` has."""
 TRACE = "trace"
 """The schedule that execution traces have."""
-MODELLED = frozenset({*SCHEDULES, TRACE}) - {"ring"}
+MODELLED = frozenset({"stragglar", TRACE})
 """Collectives that only the virtual clock has."""
 
 
 class Summing(msgspec.Struct, frozen=True):
-    """How the replicas of a job sum an update (``topology.collective``, ``blocks``, ``late_worker``)."""
+    """How the replicas of a job sum an update (``topology.collective``, ``blocks``, ``late_worker``, ``bound_s``)."""
 
     collective: str = "ring"
     blocks: int = 1
@@ -98,11 +112,13 @@ class Summing(msgspec.Struct, frozen=True):
     """The worker that the others do not wait for; None: there is none."""
     traced: Schedule | None = None
     """The schedule of a trace."""
+    bound_s: float | None = None
+    """Seconds that a replica gives a sum (``transpose``), each round its part: messages that are late are lost."""
 
     @property
     def is_ring(self) -> bool:
         """Whether it is a ring of the whole vector, whose times have a closed form."""
-        return self.blocks == 1 and self.collective not in MODELLED
+        return self.blocks == 1 and self.collective not in {*SCHEDULES, TRACE} - {"ring"}
 
     def ranked(self, workers: Sequence[int]) -> list[int]:
         """The workers in the order of their ranks: one that may be late is the last."""

@@ -20,6 +20,7 @@ from runtime.api import RunContext
 from runtime.backends.devices.choice import CPU, FAKE
 from runtime.cluster.hosts import BITS_PER_MBIT
 from runtime.config.parse import Cluster
+from runtime.core.collectives.known import SCHEDULES
 from runtime.errors import ConfigError
 from runtime.live.joining import wire
 from runtime.live.joining.data import prepare
@@ -149,7 +150,7 @@ class Meeting(ABC):
 
     def _check_collective(self, collective: str) -> None:
         """Gloo's own connections are neither authenticated nor encrypted: any process that reaches them can join."""
-        if collective in ("", "ring"):
+        if collective in ("", *SCHEDULES):
             return
         setting = f"topology.collective={collective}"
         if collective == "nccl":

@@ -12,6 +12,8 @@ from runtime.core.collectives.known import MODELLED, SCHEDULES, TRACE
 from runtime.run.checks.facts import Facts
 
 PS, ALLREDUCE = "ps", "allreduce"
+BOUNDED = ("transpose", 1)
+"""Collective and blocks of a sum that can be bounded."""
 EXACT_BITS = 32
 EXACTLY = f"or topology.transfer_bits={EXACT_BITS}"
 
@@ -116,19 +118,19 @@ TOPOLOGIES: tuple[Rule[Facts], ...] = (
         "replicas without a collective",
         lambda job: _on(ALLREDUCE, job) and job.topology.collective is None,
         "topology.collective=null: topology=allreduce needs one",
-        "use ring, gloo, nccl or ddp",
+        "use ring, tree, halving_doubling, transpose, gloo, nccl or ddp",
     ),
     Rule(
         "modelled collectives and processes",
         lambda job: job.topology.collective in MODELLED and job.runtime.real_time,
         "topology.collective={topology.collective}: is a schedule for the virtual clock",
-        "use runtime=virtual, or topology.collective=ring",
+        "use runtime=virtual, or topology.collective=ring, tree, halving_doubling or transpose",
     ),
     Rule(
         "a collective for another number of workers",
         _does_not_fit,
         "topology.collective={topology.collective}: has no schedule for cluster.num_workers={config.num_workers}",
-        "use 2, 4, 8 ... workers, or topology.collective=tree or ring",
+        "use 2, 4, 8 ... workers, or topology.collective=tree, transpose or ring",
     ),
     Rule(
         "blocks without a schedule",
@@ -136,7 +138,7 @@ TOPOLOGIES: tuple[Rule[Facts], ...] = (
         "topology.blocks={topology.blocks}: nothing of topology={topology.name} topology.collective="
         "{topology.collective} runtime={names.runtime} is cut",
         "use topology.blocks=1, or runtime=virtual topology=allreduce topology.collective=ring, tree, "
-        "halving_doubling or stragglar",
+        "halving_doubling, transpose or stragglar",
     ),
     Rule(
         "a traced sum without traces, or traces without one",
@@ -169,6 +171,25 @@ TOPOLOGIES: tuple[Rule[Facts], ...] = (
         lambda job: not _late(job) and job.topology.late_worker is not None,
         "topology.late_worker={topology.late_worker}: the others wait for every worker",
         "use topology.collective=stragglar, or topology.late_worker=null",
+    ),
+    Rule(
+        "a bound on another sum",
+        lambda job: job.topology.bound_s is not None and (job.topology.collective, job.topology.blocks) != BOUNDED,
+        "topology.bound_s={topology.bound_s}: is of topology.collective=transpose topology.blocks=1",
+        "use these, or topology.bound_s=null",
+    ),
+    Rule(
+        "a bound without messages",
+        lambda job: job.topology.bound_s is not None and (job.runtime.real_time or job.config.cluster.hosts is None),
+        "topology.bound_s={topology.bound_s}: only the messages of modelled hosts are late",
+        "use runtime=virtual cluster=hosts, or topology.bound_s=null",
+    ),
+    Rule(
+        "a bound and parameters",
+        lambda job: job.topology.bound_s is not None and job.backend.computes,
+        "topology.bound_s={topology.bound_s}: what is lost is only counted, and backend={names.backend} would train "
+        "with it",
+        "use backend=none, or topology.bound_s=null",
     ),
     Rule(
         "replicas and shared memory",

@@ -49,6 +49,7 @@ def assemble(
     tell: Callable[[GradientArrived], None],
     *,
     held: Arrived | None = None,
+    note: Callable[..., object] = lambda *_, **__: None,
 ) -> Modelled:
     """Choose the simplest sufficient models; ``profiles[k]`` paces worker k unless its host has a device.
 
@@ -94,7 +95,7 @@ def assemble(
         HostServers(machines, costs, *sizes)
         if job.num_servers
         else HostReplicas(
-            machines, costs, num_parameters, members, spec.summing, meanwhile=spec.strategy.sums_meanwhile
+            machines, costs, num_parameters, members, spec.summing, meanwhile=spec.strategy.sums_meanwhile, note=note
         )
     )
     on_hosts.divide(job.start_layout)

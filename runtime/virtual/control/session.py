@@ -158,6 +158,7 @@ class VirtualSession:
             self._on_summed,
             self._tell_arrived,
             held=self._on_held if Send in spec.strategy.needs else None,
+            note=self.note,
         )
         self.insides = insides_of(self.schedule, self.workers.profiles)
         self.followers = self._make_followers() if job.num_replicas else None

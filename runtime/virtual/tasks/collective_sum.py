@@ -7,7 +7,7 @@ does. A ring is the model of ``live/tasks/collectives/ring.py``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import final
 
@@ -16,6 +16,7 @@ import msgspec
 from runtime.core.collectives.known import Summing
 from runtime.core.collectives.schedule import Message, Turns, turns_of
 from runtime.core.vectors import PARAMETER_BYTES
+from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.interface import Then
 from runtime.virtual.machines.tenancy import Machines
@@ -44,6 +45,10 @@ class Member(msgspec.Struct, eq=False):
     added: int = 0
     sending: bool = False
     adding: bool = False
+    begun_s: float = 0.0
+    """When it came."""
+    rounds: int = 0
+    """Rounds that it has ended; only counted where they are bounded."""
 
 
 @final
@@ -58,6 +63,10 @@ class CollectiveSum:
     all earlier ones, and its sender goes on when it has arrived.
 
     ``beside``: another thread of each task adds, while the task may compute.
+
+    With a bound (``Summing.bound_s``) a member has the sum so long after it has joined, as in OptiReduce (Warraich et
+    al., NSDI 2025): of K rounds, each a message to and from it, k end after k / K of that time. What has not left or
+    has not been added by then is lost. ``lost(bytes)`` is called at the end of a sum that has lost any.
     """
 
     def __init__(
@@ -69,6 +78,7 @@ class CollectiveSum:
         summing: Summing,
         *,
         beside: bool = False,
+        lost: Callable[[int], object] = lambda _: None,
     ) -> None:
         self.machines, self.costs, self.names = machines, costs, list(names)
         self.num_bytes = PARAMETER_BYTES * num_parameters
@@ -78,6 +88,9 @@ class CollectiveSum:
             for name, turns in zip(names, _turns_of(summing, len(names), num_parameters), strict=True)
         ]
         self._buffered = summing.schedule(len(names)).buffered
+        self._bound_s, self._lost, self._abandoned = summing.bound_s, lost, False
+        self.lost_bytes = 0
+        """Of messages that were late, so far."""
         self._latencies_s: dict[tuple[str, str], float] = {}
         """Of the hosts between two members."""
         self.waiting = len(names)
@@ -88,13 +101,14 @@ class CollectiveSum:
         member = self.members[rank]
         member.done = done
         self.begin(rank)
-        self._end(member)
+        self._end(rank)
 
     def begin(self, rank: int) -> None:
         """A member takes part, before it has come to the order: its share is there."""
         member = self.members[rank]
         if not member.here:
-            member.here = True
+            member.here, member.begun_s = True, self.machines.clock.now
+            self._limit(rank)
             self._send(rank)
             self._add(rank)
             self._admit(member)
@@ -145,7 +159,7 @@ class CollectiveSum:
         member.sending = False
         member.sent += 1
         self._send(rank)
-        self._end(member)
+        self._end(rank)
 
     def _on_arrived(self, rank: int, place: int) -> None:
         self.members[rank].arrived.add(place)
@@ -168,11 +182,44 @@ class CollectiveSum:
         self._send(rank)
         self._add(rank)
         self._admit(member)
-        self._end(member)
+        self._end(rank)
 
-    def _end(self, member: Member) -> None:
+    def abandon(self) -> None:
+        """It will not be complete: do nothing more to its members."""
+        self._abandoned = True
+
+    # ---- a bounded sum -----------------------------------------------------------------------------------------------
+
+    def _limit(self, rank: int) -> None:
+        """A member begins a round, which has an end."""
+        member = self.members[rank]
+        if self._bound_s is not None and member.rounds < len(member.sends):
+            at_s = member.begun_s + self._bound_s * (member.rounds + 1) / len(member.sends)
+            self.machines.clock.at(at_s, MACHINE, self._on_bound, rank, member.rounds)
+
+    def _on_bound(self, rank: int, number: int) -> None:
+        """The round is over, unless the member has ended it before."""
+        member = self.members[rank]
+        if self._abandoned or member.rounds != number:
+            return
+        self.machines.forget(member.name)  # the message that it sends, and what it adds
+        member.sending = member.adding = False
+        if member.added == number:
+            self.lost_bytes += member.receives[number][1]
+        member.sent, member.added = number + 1, max(member.added, number + 1)
+        self._end(rank)
+        self._send(rank)
+        self._add(rank)
+
+    def _end(self, rank: int) -> None:
+        member = self.members[rank]
+        if self._bound_s is not None and member.rounds < min(member.sent, member.added):
+            member.rounds += 1
+            self._limit(rank)
         if member.done is None or member.sent < len(member.sends) or member.added < len(member.receives):
             return
         self.waiting -= 1
+        if not self.waiting and self.lost_bytes:
+            self._lost(self.lost_bytes)
         done, member.done = member.done, None
         done()

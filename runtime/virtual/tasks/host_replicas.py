@@ -46,6 +46,7 @@ class HostReplicas(ReplicaGroup):
 
     A step is work of its worker: what a server does to update the whole vector by one gradient.
     ``meanwhile``: another thread computes the iterations, on the same cores, so that later orders do not wait for them.
+    ``note``: writes what bounded sums have lost.
     """
 
     def __init__(
@@ -57,9 +58,10 @@ class HostReplicas(ReplicaGroup):
         summing: Summing = RING,
         *,
         meanwhile: bool = False,
+        note: Callable[..., object] = lambda *_, **__: None,
     ) -> None:
         super().__init__(costs, num_parameters, members, summing)
-        self.machines, self.meanwhile = machines, meanwhile
+        self.machines, self.meanwhile, self.note = machines, meanwhile, note
         self._queues: dict[int, Queue] = {}
         self._members: Sequence[int] = ()
         """Workers that have summed, or are about to sum, the last update."""
@@ -127,10 +129,14 @@ class HostReplicas(ReplicaGroup):
             self.order(worker, sent_s, partial(self._update, made, rank))
 
     def _begin(self, ranked: Sequence[int], num_parameters: int | None = None) -> CollectiveSum:
-        names, size = [_name(worker) for worker in ranked], num_parameters or self.num_parameters
-        made = CollectiveSum(self.machines, self.costs, names, size, self.summing, beside=self.meanwhile)
+        names = [_name(worker) for worker in ranked]
+        more = self.machines, self.costs, names, num_parameters or self.num_parameters, self.summing
+        made = CollectiveSum(*more, beside=self.meanwhile, lost=partial(self._on_lost, len(names)))
         self._sums = [*(one for one in self._sums if one.waiting), made]
         return made
+
+    def _on_lost(self, size: int, lost_bytes: int) -> None:
+        self.note("Late", lost_bytes=lost_bytes, sum_bytes=2 * (size - 1) * self.model_bytes)
 
     def computed(self, worker: int) -> None:
         if self.summing.late_worker in (None, worker):
@@ -217,6 +223,7 @@ class HostReplicas(ReplicaGroup):
         """It leaves the ring open; all will halt."""
         for one in self._sums:
             if one.waiting and _name(worker) in one.names:
+                one.abandon()
                 for name in one.names:
                     self.machines.forget(name)
         self._void(worker)
@@ -224,6 +231,8 @@ class HostReplicas(ReplicaGroup):
     def halt(self) -> None:
         for worker in list(self._queues):
             self._void(worker)
+        for one in self._sums:
+            one.abandon()
         self._sums, self._last, self._early = [], None, None
 
     def _void(self, worker: int) -> None:

@@ -151,7 +151,8 @@ def test_a_bad_description_is_refused(changes: dict[str, Any], said: str, tmp_pa
         load_spec(tmp_path / "toy_table.yaml")
 
 
-COMPUTED = ("gc_tables", *(f"mlfabric_{name}" for name in ("order", "delays", "groups", "replicas", "convergence")))
+MLFABRIC = ("order", "delays", "groups", "replicas", "convergence")
+COMPUTED = ("gc_tables", "dropcompute_threshold", *(f"mlfabric_{name}" for name in MLFABRIC))
 """Nothing is run for them: tests/unit/scripts/test_coding_tables.py."""
 
 

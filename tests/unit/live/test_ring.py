@@ -1,4 +1,4 @@
-"""The ring: its plan on paper, and real rings of threads over loopback."""
+"""The ring: its plan on paper, and real rings, and sums by other schedules, of threads over loopback."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.core.collectives.known import MODELLED, SCHEDULES
 from runtime.core.vectors import FloatVector, aligned_vector
 from runtime.live.tasks.collectives.ring import BLOCK_FLOATS, Ring, steps
+from runtime.live.tasks.collectives.scheduled import Scheduled
 from runtime.live.transport.acceptor import Acceptor
 from runtime.live.transport.address import Address, listen
 from runtime.live.transport.auth import Greeting, Identity, call
@@ -42,12 +44,13 @@ def test_every_part_ends_as_the_sum_of_all_everywhere_added_in_ring_order(size: 
 class Rank:
     """One member with its door."""
 
-    def __init__(self, worker: int, incarnation: int = 0) -> None:
+    def __init__(self, worker: int, incarnation: int = 0, collective: str = "ring") -> None:
         self.door, self.address = listen("tcp")
         self.look: Callable[[], None] = lambda: None
         me = Identity("worker", worker, incarnation)
         self.acceptor = Acceptor(SECRET, [self.door])
-        self.ring = Ring(me, SECRET, self.acceptor, lambda: self.look())
+        more = me, SECRET, self.acceptor, lambda: self.look()
+        self.ring = Ring(*more) if collective == "ring" else Scheduled(collective, *more)
         self.peer = Peer(worker, incarnation, self.address)
 
 
@@ -55,8 +58,8 @@ class Rank:
 def make() -> Iterator[Callable[..., Rank]]:
     made: list[Rank] = []
 
-    def one(worker: int, incarnation: int = 0) -> Rank:
-        made.append(Rank(worker, incarnation))
+    def one(worker: int, incarnation: int = 0, collective: str = "ring") -> Rank:
+        made.append(Rank(worker, incarnation, collective))
         return made[-1]
 
     yield one
@@ -263,3 +266,38 @@ def test_who_was_waiting_is_turned_away_when_its_generation_is_over(make: Callab
         rank.acceptor.forget_before(5)
         with suppress(ConnectionResetError):
             assert sock.recv(1) == b""
+
+
+OTHERS = sorted(SCHEDULES.keys() - MODELLED - {"ring"})
+
+
+@pytest.mark.parametrize(("count", "size"), [(2, 1), (4, 17), (5, 3 * BLOCK_FLOATS + 3), (8, 100)])
+@pytest.mark.parametrize("collective", OTHERS)
+def test_by_other_schedules_everybody_has_the_sum(
+    make: Callable[..., Rank], collective: str, count: int, size: int
+) -> None:
+    """Of five there is no halving and doubling, but a ring. Of fractions all have the same rounded sum."""
+    ranks = [make(worker, collective=collective) for worker in range(count)]
+    form(ranks)
+    for turn in range(2):
+        check_sum(ranks, size, turn)
+    vectors = [vector / np.float32(7) for vector in vectors_for(count, size, 5)]
+    wanted = np.sum(vectors, axis=0, dtype=np.float64)
+    assert reduce(ranks, vectors) == [None] * count
+    assert {vector.tobytes() for vector in vectors} == {vectors[0].tobytes()}
+    np.testing.assert_allclose(vectors[0], wanted, rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("collective", OTHERS)
+def test_who_closes_breaks_other_sums_for_all_and_the_others_go_on(make: Callable[..., Rank], collective: str) -> None:
+    ranks = [make(worker, collective=collective) for worker in range(4)]
+    form(ranks)
+    check_sum(ranks)
+    ranks[1].ring.close()
+    left = [ranks[0], *ranks[2:]]
+    raised = reduce(left, vectors_for(3, 100))
+    assert all(isinstance(error, OSError) for error in raised), raised
+    for rank in left:
+        rank.acceptor.forget_before(1)
+    form(left, generation=1)
+    check_sum(left)

@@ -57,7 +57,7 @@ REFUSED_LINES: dict[str, str] = {
     "replicas and shares of servers": f"{RING} topology.server_shares=[1,1]",
     "replicas and servers": f"{RING} topology.num_servers=2",
     "replicas without a collective": f"{RING} topology.collective=null",
-    "modelled collectives and processes": f"{RING} topology.collective=tree",
+    "modelled collectives and processes": f"{RING} topology.collective=stragglar topology.late_worker=0",
     "a collective for another number of workers": f"{NONE} {RING} topology.collective=halving_doubling "
     "cluster.num_workers=6",
     "blocks without a schedule": f"{RING} topology.blocks=2",
@@ -66,6 +66,9 @@ REFUSED_LINES: dict[str, str] = {
     "StragglAR without a late worker": f"{NONE} {STRAGGLAR}",
     "a late worker that does not exist": f"{NONE} {STRAGGLAR} topology.late_worker=4",
     "a late worker and another collective": f"{RING} topology.late_worker=0",
+    "a bound on another sum": f"{NONE} {RING} topology.bound_s=1",
+    "a bound without messages": f"{NONE} {RING} topology.collective=transpose topology.bound_s=1",
+    "a bound and parameters": f"{VIRTUAL} {HOSTS} {RING} topology.collective=transpose topology.bound_s=1",
     "replicas and shared memory": f"{RING} topology.transport=shm",
     "workers with pipeline stages and parameter servers": f"{NONE} cluster=hybrid",
     "micro-batches without samples": f"{NONE} {RING} cluster=hybrid cluster.replica.micro_batches=33",

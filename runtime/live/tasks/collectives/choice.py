@@ -1,4 +1,4 @@
-"""The choice of collective: our ring, or ``torch.distributed``."""
+"""The choice of collective: our own ones, or ``torch.distributed``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Protocol
 
 from runtime.backends.base import Model
+from runtime.core.collectives.known import SCHEDULES
 from runtime.core.vectors import FloatVector
 from runtime.live.joining.shared_folder import MEETING_PLACE
 from runtime.live.tasks.collectives.ring import Ring
+from runtime.live.tasks.collectives.scheduled import Scheduled
 from runtime.live.tasks.collectives.torch_groups import TorchGroup
 from runtime.live.transport.acceptor import Acceptor
 from runtime.live.transport.auth import Identity
@@ -50,6 +52,8 @@ def make_collective(
         from runtime.live.tasks.collectives.native_ddp import NativeGroup
 
         return NativeGroup(*where)
+    if spec.collective != "ring":
+        return Scheduled(spec.collective, me, spec.secret, acceptor, look)
     return Ring(me, spec.secret, acceptor, look)
 
 
@@ -68,7 +72,7 @@ def with_collective(model: Model, collective: Collective) -> Model:
 
 def preload(collective: str, run_dir: str) -> list[str]:
     """Import what a collective needs (without running operations); returns the names of the imports."""
-    if collective in ("", "ring"):
+    if collective in ("", *SCHEDULES):
         return []
     import_module("torch.distributed")
     if collective == "ddp":

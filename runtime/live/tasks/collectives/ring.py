@@ -81,10 +81,12 @@ class Ring:
         peers = [peer for peer in self.peers if peer.worker not in self.excluded]
         if members is not None:
             peers = [peer for peer in peers if peer.worker in members]
+        if len(peers) > 1:
+            self._sum(vector, peers, [peer.worker for peer in peers].index(self.me.id))
+
+    def _sum(self, vector: FloatVector, peers: Sequence[Peer], rank: int) -> None:
+        """Sum over ``peers``, at least two, of which this is the one at ``rank``."""
         size = len(peers)
-        if size == 1:
-            return
-        rank = [peer.worker for peer in peers].index(self.me.id)
         self._link(peers[(rank + 1) % size], peers[rank - 1])
         ranges = [server_range(len(vector), size, part) for part in range(size)]
         parts = [vector[lo:hi] for lo, hi in ranges]
@@ -93,12 +95,14 @@ class Ring:
 
     # ---- neighbours --------------------------------------------------------------------------------------------------
 
-    def _link(self, following: Peer, previous: Peer) -> None:
-        """Connect to the next neighbour, and accept the connection of the previous one."""
-        self._next, self._previous = self._end(following, True), self._end(previous, False)
+    def _link(self, following: Peer | None, previous: Peer | None) -> None:
+        """Connect to the member to send to, and accept the connection of the one to receive from; None: nobody."""
+        self._next = None if following is None else self._end(following, True)
+        self._previous = None if previous is None else self._end(previous, False)
         self._poll = select.poll()
-        self._poll.register(self._next, select.POLLOUT)
-        self._poll.register(self._previous, select.POLLIN)
+        for end, ready in ((self._next, select.POLLOUT), (self._previous, select.POLLIN)):
+            if end is not None:
+                self._poll.register(end, ready)
 
     def _end(self, peer: Peer, calls: bool) -> socket.socket:
         theirs = Identity("worker", peer.worker, peer.incarnation, self.generation)
@@ -113,18 +117,18 @@ class Ring:
 
     def _exchange(self, outgoing: memoryview, part: FloatVector, adds: bool) -> None:
         """Send ``outgoing`` and fill ``part`` at the same time: if all members only sent, none would read."""
-        assert self._next is not None
-        assert self._previous is not None
         out, come = self._next, self._previous
         done, size = 0, len(part)
         target = self._target(part, done, adds)
         while outgoing or done < size:
             moved = 0
             if outgoing:
+                assert out is not None
                 with contextlib.suppress(BlockingIOError):
                     moved = out.send(outgoing, socket.MSG_DONTWAIT)
                     outgoing = outgoing[moved:]
             if done < size:
+                assert come is not None
                 flags = socket.MSG_DONTWAIT if outgoing else socket.MSG_WAITALL
                 try:
                     got = come.recv_into(target, len(target), flags)
@@ -159,7 +163,7 @@ class Ring:
 
     def _wait(self, hears: bool) -> None:
         """Wait until a neighbour's socket is ready; call ``look`` when that takes long."""
-        assert self._previous is not None
-        self._poll.modify(self._previous, select.POLLIN if hears else 0)
+        if self._previous is not None:
+            self._poll.modify(self._previous, select.POLLIN if hears else 0)
         if not self._poll.poll(CALL_DEADLINE_S * 1e3):
             self.look()
