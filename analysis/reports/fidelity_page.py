@@ -63,7 +63,8 @@ def verdict(found: Fidelity) -> list[str]:
             lines.append(f"pairs of strategies that {name} distinguishes live: {counts}")
     losses = zip(*(found.losses[name] for name in ("equal", "seed", "straggler")), strict=True)
     verdicts = [(WITHIN if equal else OFF, f"seed {seed}", straggler) for equal, seed, straggler in losses]
-    lines.append(_count("losses of BSP bit-identical:", "pairs", verdicts))
+    if verdicts:
+        lines.append(_count("losses of BSP bit-identical:", "pairs", verdicts))
     return [*lines, *_limits(found), *_of_memory(found), *_of_live(found)]
 
 
@@ -129,11 +130,12 @@ def _of_live(found: Fidelity) -> Iterator[str]:
     known = live["before_target"].dropna()
     if len(known):
         few = int((known < FEW).sum())
-        yield f"evaluations before the target: {known.min():.0f} or more" + (
-            f"; fewer than {FEW} in {few} of {len(known)} live runs" if few else ""
-        )
         late, all_of = int(live["behind"].sum()), int(live["evaluations"].sum())
-        yield f"live evaluations whose result came after the next was asked for: {late} of {all_of}"
+        yield (
+            f"evaluations before the target: {known.min():.0f} or more"
+            + (f"; fewer than {FEW} in {few} of {len(known)} live runs" if few else "")
+            + f"; live ones whose result came after the next was asked for: {late} of {all_of}"
+        )
     first = live[live[SIDE] == SIDES[0]]
     if first["paced_devices"].any():
         late = first["overruns"].sum() / max(1, first["iterations"].sum())

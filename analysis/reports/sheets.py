@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isnan
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,23 +23,25 @@ class Sheet(NamedTuple):
     rows: list[list[str]]
 
 
-def write_sheets(tables: Iterable[Sheet], picture: Path, group: str = "") -> list[Path]:
-    """Write them as CSV files next to the figure of their page, by names that follow from their titles."""
+def write_sheets(tables: Iterable[Sheet], picture: Path, group: str = "") -> dict[str, Path]:
+    """Write them as CSV files next to the figure of their page, by names that follow from their titles: the keys."""
     names = {"_".join(sheet.title.partition(",")[0].lower().split()): sheet for sheet in tables if sheet.rows}
-    return [
-        write_file(picture.with_name(f"{picture.stem}_{name}{group}.csv"), to_csv(sheet.heads, sheet.rows))
+    return {
+        name: write_file(picture.with_name(f"{picture.stem}_{name}{group}.csv"), to_csv(sheet.heads, sheet.rows))
         for name, sheet in names.items()
-    ]
+    }
 
 
 def page_lines(
-    tables: Iterable[Sheet], files: Sequence[Path], page: Path, said: str, level: str = "##"
+    tables: Iterable[Sheet], files: Mapping[str, Path], page: Path, said: str, level: str = "##"
 ) -> Iterator[str]:
     """Markdown: these tables, and links to the ``files`` of others after what is ``said`` of them."""
     for sheet in tables:
         yield from ("", f"{level} {sheet.title}", "", *markdown_lines(sheet.heads, sheet.rows))
     if files:
-        links = ", ".join(f"[{file.name}]({file.relative_to(page.parent).as_posix()})" for file in files)
+        links = ", ".join(
+            f"[{name.replace('_', ' ')}]({file.relative_to(page.parent).as_posix()})" for name, file in files.items()
+        )
         yield from ("", f"{said}: {links}.")
 
 

@@ -106,7 +106,7 @@ def report(
         lines = [f"Made by\n\n```\n{command}\n```\n\nfrom: {caption(metas)}.", "", *(f"- {point}" for point in points)]
         lines += ["", f"![injectors, requested against achieved](images/{picture.name})"]
         part = "\n".join([*lines, *page_lines(short, files, page, "All levels")])
-        written += [*files, put_between(page, part, START, END, TITLE)]
+        written += [*files.values(), put_between(page, part, START, END, TITLE)]
     print_titled(console, tables)
     for line in (*points, *written):
         console.print(str(line), soft_wrap=True)

@@ -71,7 +71,7 @@ def test_a_strategy_that_gains(tmp_path: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--strategies", "bsp,bps"], "--strategies bps: unknown; there are antdt_dd"),
+        (["--strategies", "bsp,bps"], "--strategies bps: unknown; there are ad_psgd"),
         (["--stragglers", ","], "--stragglers ',': names none; give some"),
         (["--strategies", "bsp"], "--strategies bsp: is what the others are compared with; name another one"),
         (["--workers", "4,x"], "--workers x: must be a whole number, 1 or more"),
