@@ -16,7 +16,7 @@ Factors = tuple[tuple[int, float], ...]
 
 
 class Moves(NamedTuple):
-    """What an update sums, in all and for each fragment, and the workers that go on with their own parameters."""
+    """The moves that an update sums, in all and for each fragment, and the workers that go on with their own."""
 
     moves: Factors = ()
     fragments: tuple[Factors, ...] = ()
@@ -27,7 +27,7 @@ class Moves(NamedTuple):
 class OwnSteps:
     """``grads`` are those gradients; an update names all of a worker, or none.
 
-    ``outer`` is that of the strategy; ``meanwhile``: workers may average while they compute.
+    ``outer``: the strategy names it; ``meanwhile``: workers may average while they compute.
     """
 
     def __init__(

@@ -95,7 +95,7 @@ class OwnSteps:
         self._offered = self.params
         """Fragments as they were offered; a vector of its own from the first offer on."""
         self._base: FloatVector | None = None
-        """The common parameters that it has moved from, if there has been an update since; None: those of now."""
+        """The common parameters that it has moved from, if there has been an update since; None: the present ones."""
         self.undo(common)
 
     def step(self, grad: FloatVector, samples: int, lr: float) -> None:

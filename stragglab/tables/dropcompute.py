@@ -48,7 +48,7 @@ def row(cell: Cell) -> dict[str, object]:
 
 
 def multipliers() -> tuple[Floats, Floats]:
-    """What a delay is multiplied by, and the probability of each; their mean is 1."""
+    """The factors of a delay, of mean 1, and the probability of each."""
     lengths = np.arange(1.0, 1000.0)
     weights = np.exp(-((np.log(lengths) - 4.0) ** 2) / 2) / lengths
     chances = weights / weights.sum()

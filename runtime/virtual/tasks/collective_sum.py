@@ -65,8 +65,8 @@ class CollectiveSum:
     ``beside``: another thread of each task adds, while the task may compute.
 
     With a bound (``Summing.bound_s``) a member has the sum so long after it has joined, as in OptiReduce (Warraich et
-    al., NSDI 2025): of K rounds, each a message to and from it, k end after k / K of that time. What has not left or
-    has not been added by then is lost. ``lost(bytes)`` is called at the end of a sum that has lost any.
+    al., NSDI 2025): of K rounds, each a message to and from it, k end after k / K of that time. A message that has
+    not left or has not been added by then is lost. ``lost(bytes)`` is called at the end of a sum that has lost any.
     """
 
     def __init__(

@@ -154,7 +154,7 @@ class Replicas(ReplicaGroup):
         self._stepped_s |= dict.fromkeys(workers, begun_s + sum(self.update_takes_s(len(workers))))
 
     def sum_fragment(self, order: FragmentOrder, sent_s: float) -> None:
-        """As for an average of all, of a part of the vector; what is offered is there then."""
+        """As for an average of all, of a part of the vector; offers are there then."""
         reached_s, ring = sent_s + self.costs.control_s, self.ring
         if order.moves:
             begun_s = max(reached_s, *map(self.idle_of, ring))

@@ -16,7 +16,7 @@ from runtime.live.transport.frames import as_bytes
 from runtime.live.transport.messages import Peer
 
 Turn = tuple[Transfer | None, Transfer | None]
-"""What a rank sends and receives in a round."""
+"""The messages of a rank in a round."""
 
 
 @lru_cache(maxsize=16)
