@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Annotated, ClassVar, final
+from typing import Annotated, final
 
 from reading.ranges import Checked, NonNegativeInt, OneOf, PositiveInt
 from strategies.parts.gates.base import NOTHING, Roster, Verdict, by_worker
+from strategies.parts.gates.meanwhile import MeanwhileGate
 from strategies.protocol import Grad
 
 DIGEST_BYTES = 8
@@ -23,7 +24,7 @@ def initiator_of(seed: int, version: int, workers: Sequence[int]) -> int:
 
 @final
 @dataclass(kw_only=True)
-class InitiatedGate(Checked):
+class InitiatedGate(MeanwhileGate, Checked):
     """An update is all gradients that have arrived when a worker that may begin it has computed on ``version``.
 
     A worker that has computed on older parameters is late: its gradient waits for the update, and the worker goes on.
@@ -36,10 +37,6 @@ class InitiatedGate(Checked):
         seed: of the draws.
         sync_every: every so many updates the last of all workers begins it; None: never.
     """
-
-    rounds: ClassVar[bool] = False
-    drops: ClassVar[bool] = False
-    sums_meanwhile: ClassVar[bool] = True
 
     mode: Annotated[str, OneOf("solo", "majority")] = "majority"
     seed: NonNegativeInt = 0
@@ -61,27 +58,14 @@ class InitiatedGate(Checked):
         self.waiting.add(grad.worker)
         return self._test()
 
-    def lost(self, worker: int, restarting: bool) -> Verdict:
-        """Without servers a loss voids everything until all begin again, unless the worker had not entered yet."""
-        if not self.roster.lose(worker, restarting, self.roster.members - self.waiting):
-            return NOTHING
-        self.waiting.discard(worker)
-        return self._test()
-
-    def joined(self, worker: int) -> Verdict:
-        """A returning member repeats the work that it lost; a new one enters with the next update."""
-        return Verdict(go=(worker,)) if self.roster.admits(worker) else NOTHING
-
     def _test(self) -> Verdict:
         if not (self._begins() or self.roster.deserted):
             return NOTHING
         as_bsp = self.waiting >= self.roster.members and all(grad.version == self.version for grad in self.buffer)
         update = by_worker(grad for grad in self.buffer if grad.samples or as_bsp)
         self.buffer = []
-        go = (self.waiting | self.roster.enter()) & self.roster.members
-        self.waiting = set()
         self.version += any(grad.samples for grad in update)
-        return Verdict(apply=update, go=tuple(sorted(go)), opens=not update)
+        return Verdict(apply=update, go=self._release(), opens=not update)
 
     def _begins(self) -> bool:
         if not self.waiting:

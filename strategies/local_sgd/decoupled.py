@@ -9,13 +9,14 @@ from typing import Any, ClassVar, final
 from reading.ranges import Bool, NonNegativeFloat, PositiveInt
 from strategies.parts.gates.alone import OuterSettings
 from strategies.parts.gates.base import NOTHING, Roster, Verdict, by_worker
+from strategies.parts.gates.meanwhile import MeanwhileGate
 from strategies.parts.gates.quorum import check_most
 from strategies.protocol import AnyEvent, Arrived, Command, Grad, Lost, StepAlone, Wake, Woke
 
 
 @final
 @dataclass(kw_only=True)
-class DecoupledGate(OuterSettings):
+class DecoupledGate(OuterSettings, MeanwhileGate):
     """``period`` own steps, then a worker waits; ``quorum`` workers that wait make an update ``grace_s`` later.
 
     All that wait by then are in it, and continue from the common parameters. Others go on with their own, and their
@@ -28,9 +29,6 @@ class DecoupledGate(OuterSettings):
     updates alone.
     """
 
-    rounds: ClassVar[bool] = False
-    drops: ClassVar[bool] = False
-    sums_meanwhile: ClassVar[bool] = True
     needs: ClassVar[frozenset[type[Command]]] = frozenset({StepAlone, Wake})
 
     period: PositiveInt = 32
@@ -91,17 +89,6 @@ class DecoupledGate(OuterSettings):
             return self.period
         return max(1, int(self.period * min(self.step_s.values()) / own_s))
 
-    def lost(self, worker: int, restarting: bool) -> Verdict:
-        """Without servers a loss voids everything until all begin again, unless the worker had not entered yet."""
-        if not self.roster.lose(worker, restarting, self.roster.members - self.waiting):
-            return NOTHING
-        self.waiting.discard(worker)
-        return self._test()
-
-    def joined(self, worker: int) -> Verdict:
-        """A returning member repeats the work that it lost; a new one enters with the next update."""
-        return Verdict(go=(worker,)) if self.roster.admits(worker) else NOTHING
-
     def then(self, event: AnyEvent) -> Sequence[Verdict | Command]:
         """Update if the grace is over; else a timer for that time, if it has none yet."""
         if self.due_s is None:
@@ -126,9 +113,8 @@ class DecoupledGate(OuterSettings):
         for worker in self.waiting & self.buffer.keys():
             self.step_s[worker] = self.spent_s.pop(worker, 0.0) / len(self.buffer[worker])
         update = by_worker(grad for worker in self.waiting for grad in self.buffer.pop(worker, ()))
-        go = (self.waiting | self.roster.enter()) & self.roster.members
-        self.waiting, self.due_s = set(), None
-        return Verdict(step=step, apply=update, go=tuple(sorted(go)), opens=not update, outer=True)
+        self.due_s = None
+        return Verdict(step=step, apply=update, go=self._release(), opens=not update, outer=True)
 
     def log_state(self) -> dict[str, float | int | str]:
         return {"waiting": len(self.waiting), "steps_alone": sum(map(len, self.buffer.values()))}

@@ -100,6 +100,8 @@ TRACE = "trace"
 """The schedule that execution traces have."""
 MODELLED = frozenset({"stragglar", TRACE})
 """Collectives that only the virtual clock has."""
+NO_RINGS = frozenset({*SCHEDULES, TRACE}) - {"ring"}
+"""Collectives that sum by another schedule."""
 
 
 class Summing(msgspec.Struct, frozen=True):
@@ -118,7 +120,7 @@ class Summing(msgspec.Struct, frozen=True):
     @property
     def is_ring(self) -> bool:
         """Whether it is a ring of the whole vector, whose times have a closed form."""
-        return self.blocks == 1 and self.collective not in {*SCHEDULES, TRACE} - {"ring"}
+        return self.blocks == 1 and self.collective not in NO_RINGS
 
     def ranked(self, workers: Sequence[int]) -> list[int]:
         """The workers in the order of their ranks: one that may be late is the last."""
