@@ -141,7 +141,7 @@ def test_the_page_says_how_it_was_made_and_has_whole_tables(whole: Bench, tmp_pa
     heads = [name for name in times.columns if name not in ("live twice", "1 % slower")]
     assert table[0] == f"| {' | '.join(heads)} |"
     assert table[2] == f"| {' | '.join(times[heads].iloc[0])} |"
-    assert all(f"[{name}](images/{name})" in text for name in OTHERS)
+    assert all(f"[{name.replace('_', ' ')}](images/fidelity_{name}.csv)" in text for name in TABLES)
     assert {len(pd.read_csv(page.parent / "images" / name)) for name in OTHERS} == {2}
 
 
