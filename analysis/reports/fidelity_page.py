@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.measures.agreement import CASE, OFF, PAIRS, SIDE, SIDES, UNCLEAR, WITHIN
+from analysis.measures.agreement import CASE, ENOUGH, OFF, PAIRS, SIDE, SIDES, UNCLEAR, WITHIN
 from analysis.measures.warning_lines import stored, together
 from analysis.reports.fidelity import TIMES, Fidelity
 from analysis.reports.sheets import DASH, Sheet, number, percent, yes
@@ -44,6 +44,8 @@ FEW = 20
 def verdict(found: Fidelity) -> list[str]:
     """The results; every miss and every inconclusive case is named."""
     lines = []
+    if found.measures["seeds"].max() < ENOUGH:
+        lines.append(f"fewer than {ENOUGH} seeds: every case is inconclusive, and no two strategies are distinguished")
     for measure, name in TIMES.items():
         what = f"{name} ({MEANINGS[name]}) within {100 * found.tolerance_frac:g} %:"
         for prefix, where in {"": "", **{prefix: f"{text}, " for prefix, text in AT.items()}}.items():

@@ -1,7 +1,6 @@
 """Combinations of settings that cannot be, as rules in an order (pure).
 
-A rule says when it applies, what is refused and what cures it. The first that applies gives the user's message, and
-``docs/combinations.md`` is generated from all of them.
+A rule says when it applies, what is refused and what cures it. The first that applies gives the user's message.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The combinations of one job's settings that are refused, in their order, for ``docs/combinations.md``, too."""
+"""The combinations of one job's settings that are refused, in their order."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from pandas import isna
 from analysis.experiments.results import Results
 from analysis.experiments.spec import Cell, load_spec
 from analysis.figures.experiment.agreement import draw
-from analysis.measures.agreement import OFF, SIDES, WITHIN
+from analysis.measures.agreement import OFF, SIDES, UNCLEAR, WITHIN
 from analysis.measures.metrics import summarise
 from analysis.records.load import RecordError, Run, load_run
 from analysis.reports.fidelity import Fidelity, fidelity, processor_speed, total_variation
@@ -137,6 +137,12 @@ def test_the_same_records_agree_in_everything(pairs: Pairs) -> None:
     assert (found.rankings["verdict"] == WITHIN).all()
     assert found.losses["equal"].tolist() == [True] * 5
     assert not any("not" in text or "inconclusive" in text for text in verdict(found)[:-2])
+
+
+def test_few_seeds_decide_nothing_and_the_page_says_so(pairs: Pairs) -> None:
+    found = pairs.add("bsp", seeds=4).compare()
+    assert verdict(found)[0].startswith("fewer than 5 seeds: every case is inconclusive")
+    assert (found.measures["verdict"].dropna() == UNCLEAR).all()
 
 
 def test_the_error_is_the_median_of_the_pairs(pairs: Pairs) -> None:

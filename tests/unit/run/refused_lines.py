@@ -1,4 +1,4 @@
-"""For every rule of ``docs/combinations.md``, a command line that it refuses."""
+"""For every rule about combinations of settings, a command line that it refuses."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Combinations of settings that are refused: every rule has a command line, and the page shows all rules."""
+"""Combinations of settings that are refused: every rule has a command line."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from itertools import chain
 from shlex import split
 from string import Formatter
@@ -23,8 +22,6 @@ from tests.support.runs import ROOT
 from tests.unit.run.refused_lines import REFUSED_LINES
 from tests.unit.strategies.whole_jobs import composer
 
-PAGE = ROOT / "docs" / "combinations.md"
-BEGIN, END = "<!-- drawn from runtime/run/checks/rules.py by pytest --rewrite -->", "<!-- end of rules -->"
 SECTIONS: dict[str, tuple[Rule[Any], ...]] = {**OF_JOB, **OF_SETS}
 RULES: dict[str, Rule[Any]] = {rule.name: rule for rule in chain.from_iterable(SECTIONS.values())}
 
@@ -60,31 +57,3 @@ def test_the_rule_says_why_its_abilities_are_missing(rule: Unable) -> None:
     can = commands_on(parse(composer().raw(split(REFUSED_LINES[rule.name]))))
     reasons = {ability: names_of(reason) for ability, reason in can.items() if reason is not None}
     assert {ability for ability, names in reasons.items() if rule.name in names} == set(rule.abilities)
-
-
-# ---- the page -------------------------------------------------------------------------------------------------------
-
-
-def shown(template: str) -> str:
-    """The words of a rule on the page, where a name in braces is written large."""
-    parts = Formatter().parse(template)
-    return "".join(text + re.split(r"[.\[]", name or "")[-1].rstrip("]").upper() for text, name, _, _ in parts)
-
-
-def drawn() -> Iterator[str]:
-    for title, sections in (("A job", OF_JOB), ("Sets of jobs", OF_SETS)):
-        yield from (
-            "",
-            f"## {title}",
-            "",
-            *(f"- {shown(rule.refused)}" for rule in chain.from_iterable(sections.values())),
-        )
-    yield ""
-
-
-def test_the_page_shows_all_rules(pytestconfig: pytest.Config) -> None:
-    head, _, _ = PAGE.read_text().partition(BEGIN)
-    wanted = "\n".join([f"{head}{BEGIN}", *drawn(), f"{END}\n"])
-    if pytestconfig.getoption("--rewrite"):
-        PAGE.write_text(wanted)
-    assert PAGE.read_text() == wanted
