@@ -79,7 +79,7 @@ def gain(memory_bytes_per_s: float) -> float:
 
 
 def test_on_its_own_eight_gpus_it_is_faster_by_what_was_measured_within_three_points() -> None:
-    """Abstract, and ``allreduce_8GPU.cu``, which adds where its model does not: 23.5 %, and 35.5 % if adding is free."""
+    """Abstract, and ``allreduce_8GPU.cu``, which adds where its model does not: 23.5 %; 35.5 % if that is free."""
     for name in ("ring", "halving_doubling", "stragglar"):
         assert on_gpus_s(name, math.inf) == pytest.approx(left_s(name, 8), rel=1e-5)
     assert gain(math.inf) > max(MEASURED_GAINS) + 0.03, "negative control"
