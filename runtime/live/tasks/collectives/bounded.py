@@ -5,8 +5,8 @@ Of K rounds, each with a message to and from a member, k end after k / K of ``bo
 neither adds nor stores it, so its own values stay. ``runtime/virtual/tasks/collective_sum.py`` is the model.
 
 TCP loses nothing and keeps the order. So every message has a header with its sum and its round, and what arrives after
-its round is read and thrown away. A message of which something has left must leave whole: later ones to the same member
-wait behind it, on that connection only. A message of which nothing has left by the end of its round never leaves.
+its round is read and thrown away. A message that has begun to leave must leave whole, perhaps in the next sum, and later
+messages to the same member wait behind it. A message that has not begun by the end of its round never leaves.
 """
 
 from __future__ import annotations
@@ -133,19 +133,14 @@ class Bounded(Ring):
         super().__init__(me, secret, acceptor, look)
         self.bound_s = bound_s
         self.number = 0
-        """Of the next sum: the same on all members, and larger than that of the sum before."""
+        """Number of the next sum, which is the same on all members and grows from sum to sum."""
         self._outs: dict[int, Outgoing] = {}
         self._ins: dict[int, Incoming] = {}
         self._part = aligned_vector(0)
         self._late: Late | None = None
 
-    def close(self) -> None:
-        super().close()
-        self._outs.clear()
-        self._ins.clear()
-
     def late(self) -> Late | None:
-        """What the last sum has lost; None: nothing, or it was asked before."""
+        """The losses of the last sum, once; None: there are none."""
         late, self._late = self._late, None
         return late
 
@@ -198,8 +193,7 @@ class Bounded(Ring):
             for one in self._outs.values():
                 one.send()
             for other in self._ins.values():
-                wanted = other is come and not complete
-                complete |= other.receive(place, as_bytes(into) if wanted else None, waste)
+                complete |= other.receive(place, as_bytes(into) if other is come else None, waste)
             if complete and not out.messages:
                 return True
             left_s = end_s - time.monotonic()
