@@ -5,7 +5,7 @@ Of K rounds, each with a message to and from a member, k end after k / K of ``bo
 neither adds nor stores it, so its own values stay. ``runtime/virtual/tasks/collective_sum.py`` is the model.
 
 TCP loses nothing and keeps the order. So every message has a header with its sum and its round, and what arrives after
-its round is read and thrown away. A message that has begun to leave must leave whole, perhaps in the next sum, and later
+its round is read and thrown away. A message that has begun to leave must leave whole, perhaps in the next sum; later
 messages to the same member wait behind it. A message that has not begun by the end of its round never leaves.
 """
 
