@@ -39,6 +39,7 @@ class AboutJob(msgspec.Struct, kw_only=True):
     collective: str | None = None
     blocks: Count | None = None
     late_worker: int | None = None
+    bound_s: float | None = None
     cluster: str | None = None
     device: Fields = None
     scheduler_fields: Fields = None

@@ -205,6 +205,7 @@ def described(config: Config) -> dict[str, Any]:
         "collective": topology.collective,
         "blocks": topology.blocks,
         "late_worker": topology.late_worker,
+        "bound_s": topology.bound_s,
         "cluster": config.names.cluster,
         "device": config.cluster.device,
         "scheduler_fields": _fields(config.scheduler),

@@ -27,6 +27,7 @@ ALLREDUCE = "topology=allreduce"
 ENDLESS = (*LEDGER, *PACED, ALLREDUCE, "workload.epochs=null", "save_parameters=true")
 SHORT = ("workload.epochs=2", "save_parameters=true")
 MOMENTUM = ("workload.optimizer.momentum=0.9",)
+BOUNDED = ("topology.collective=transpose", "topology.bound_s=600")
 
 
 @pytest.mark.long(like="test_each_sample_counts_once_whoever_dies_at_any_moment")
@@ -47,7 +48,7 @@ def test_runs_are_bit_equal_with_and_without_deaths(start: Start) -> None:
 
 @pytest.mark.parametrize(
     "strategy",
-    long_after([(), ("strategy=prague", "strategy.common_every=4"), ("topology.collective=tree",)], always=1),
+    long_after([(), ("strategy=prague", "strategy.common_every=4"), ("topology.collective=tree",), BOUNDED], always=1),
 )
 def test_each_sample_counts_once_whoever_dies_at_any_moment(start: Start, strategy: tuple[str, ...]) -> None:
     """Unpaced, so that most of the time goes into rings and updates; two die at once now and then."""

@@ -1,4 +1,4 @@
-"""StragglAR, an all-reduce in which one rank may be late: its rounds, and what it saves on its own 8 GPUs.
+"""StragglAR, an all-reduce in which one rank may be late: its rounds, and how much faster it is on its own 8 GPUs.
 
 Devraj, Ding, Kumar, Kleinberg and Singh, Efficient AllReduce with Stragglers, arXiv 2505.23523; the figures of its
 model are printed by ``stragglar/simulation.py`` of github.com/arjundevraj/stragglar at 63ae36b.
@@ -6,9 +6,11 @@ model are printed by ``stragglar/simulation.py`` of github.com/arjundevraj/strag
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from runtime.core.collectives.known import Summing
+from runtime.core.collectives.known import Summing, schedule_of
 from runtime.core.collectives.stragglar import stragglar
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Costs
@@ -22,8 +24,10 @@ LINK_BYTES_PER_S, ALPHA_S, BUFFER_FLOATS = 450.0 * GIB, 3e-6, GIB // 4
 """NVSwitch between any two GPUs, the time of a message, and a buffer of 1 GiB: the set-up of its model."""
 PUBLISHED_SPEEDUPS = {4: 1.1265126, 8: 1.3629314, 16: 1.5645675, 32: 1.7182951}
 """Over a ring, as its model prints them."""
-MEASURED_SAVED_FRAC = 0.25
-"""On 8 GPUs, of the second version of the paper; the first has 0.22."""
+MEMORY_BYTES_PER_S = 3.35e12
+"""Of an H100, by its data sheet. After an exchange that adds, its CUDA code reads two numbers and writes their sum."""
+MEASURED_GAINS = (0.22, 0.25)
+"""Of the bandwidth on 8 GPUs, buffers of 1 GiB and more; the abstracts of the first and the second version."""
 
 
 @pytest.mark.parametrize("size", [2, 4, 8, 16, 32, 64])
@@ -57,7 +61,27 @@ def test_message_by_message_its_speedup_is_the_published_one(size: int, publishe
     assert left_s("ring", size) / left_s("stragglar", size) == pytest.approx(published, rel=1e-5)
 
 
-def test_on_its_own_eight_gpus_it_saves_what_was_measured_within_three_points() -> None:
-    """Abstract. 26.6 % of the time of the faster of the two bandwidth-optimal sums, without what GPUs take to add."""
-    best_s = min(left_s(name, 8) for name in ("ring", "halving_doubling"))
-    assert 1 - left_s("stragglar", 8) / best_s == pytest.approx(MEASURED_SAVED_FRAC, abs=0.03)
+def on_gpus_s(collective: str, memory_bytes_per_s: float) -> float:
+    """Seconds that its CUDA code takes on 8 GPUs once the last has come: round by round, exchanges, then additions."""
+    schedule, total_s = schedule_of(collective, 8), 0.0
+    for transfers in schedule.rounds[0 if schedule.late is None else 6 :]:
+        part_bytes = max(one.hi - one.lo for one in transfers) / schedule.parts * 4 * BUFFER_FLOATS
+        total_s += ALPHA_S + part_bytes / LINK_BYTES_PER_S
+        if any(one.adds for one in transfers):
+            total_s += 3 * part_bytes / memory_bytes_per_s
+    return total_s
+
+
+def gain(memory_bytes_per_s: float) -> float:
+    """How much faster it is than the faster of the two sums that send least, 0.25: 1.25 times as fast."""
+    best_s = min(on_gpus_s(name, memory_bytes_per_s) for name in ("ring", "halving_doubling"))
+    return best_s / on_gpus_s("stragglar", memory_bytes_per_s) - 1
+
+
+def test_on_its_own_eight_gpus_it_is_faster_by_what_was_measured_within_three_points() -> None:
+    """Abstract, and ``allreduce_8GPU.cu``, which adds where its model does not: 23.5 %; 35.5 % if that is free."""
+    for name in ("ring", "halving_doubling", "stragglar"):
+        assert on_gpus_s(name, math.inf) == pytest.approx(left_s(name, 8), rel=1e-5)
+    assert gain(math.inf) > max(MEASURED_GAINS) + 0.03, "negative control"
+    for measured in MEASURED_GAINS:
+        assert gain(MEMORY_BYTES_PER_S) == pytest.approx(measured, abs=0.03)

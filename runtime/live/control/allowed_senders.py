@@ -15,6 +15,7 @@ from runtime.live.transport.messages import (
     GradientReady,
     Halted,
     Heartbeat,
+    Late,
     LinkLost,
     LinksPaced,
     Loaded,
@@ -37,7 +38,8 @@ CLIENT: frozenset[type[Message]] = frozenset({TaskReady, Heartbeat, Attached, Li
 """Messages of every client of the servers."""
 MAY_SEND: dict[str, frozenset[type[Message]]] = {
     "agent": frozenset({AgentReady, Heartbeat, Forked, Exited, Actuated, Sampled}),
-    "worker": CLIENT | {Report, GradientReady, Pushed, ReplicationFailed, Halted, Saved, Paced, LinksPaced, NormPart},
+    "worker": CLIENT
+    | {Report, GradientReady, Pushed, ReplicationFailed, Halted, Saved, Paced, LinksPaced, NormPart, Late},
     "server": frozenset(
         {
             TaskReady,
@@ -57,7 +59,7 @@ MAY_SEND: dict[str, frozenset[type[Message]]] = {
     AGGREGATOR: CLIENT | {Summed},
     **{role.name: CLIENT | {role.answer} for role in AUXILIARIES.values()},
 }
-"""Messages by role; a worker that is a replica also halts, stores checkpoints, and measures."""
+"""Messages by role; a worker that is a replica also halts, stores checkpoints, measures and counts losses."""
 
 
 def refuse_foreign(role: str, message: Message) -> None:

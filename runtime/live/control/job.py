@@ -232,6 +232,7 @@ class LiveJob:
             paces_links=self.setup.paces_links,
             num_replicas=spec.job.num_replicas,
             sums_meanwhile=spec.strategy.sums_meanwhile,
+            bound_s=spec.summing.bound_s,
         )
 
     def _hogs(self) -> dict[int, int]:

@@ -38,6 +38,7 @@ from runtime.live.transport.messages import (
     Followed,
     Goodbye,
     GradientReady,
+    Late,
     LinksPaced,
     Message,
     Paced,
@@ -180,12 +181,14 @@ class LiveSession:
                 self.nodes.allotter.paced(identity.key, message)
             case LinksPaced() if self.injector.paced is not None and not self.recorded:
                 self.injector.paced.answered(identity.key, message)
-            case ReplicationFailed() | Divergence():
-                self._of_replica(message)
+            case ReplicationFailed() | Divergence() | Late():
+                self._of_replica(identity.id, message)
 
-    def _of_replica(self, message: ReplicationFailed | Divergence) -> None:
+    def _of_replica(self, sender: int, message: ReplicationFailed | Divergence | Late) -> None:
         if isinstance(message, ReplicationFailed):
             self.supervisor.suspect(NodeId.server(message.server), message.incarnation, message.reason)
+        elif isinstance(message, Late):
+            self.note("Late", worker=sender, **msgspec.structs.asdict(message))
         elif message.server in self.coordinator.executor.replication.followed:  # else it is lost by now
             self.note("Diverged", **msgspec.structs.asdict(message))
 

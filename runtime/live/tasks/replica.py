@@ -19,6 +19,7 @@ from runtime.core.recovery.inputs import NOTHING
 from runtime.errors import is_full
 from runtime.live.tasks.background import Background
 from runtime.live.tasks.children import Children, Exchange, ParentLink
+from runtime.live.tasks.collectives.bounded import Bounded
 from runtime.live.tasks.collectives.choice import Collective, make_collective, with_collective
 from runtime.live.tasks.collectives.device_group import DeviceGroup
 from runtime.live.tasks.collectives.ring import Ring
@@ -205,13 +206,16 @@ class Replica:
         begun = time.perf_counter()
         if isinstance(self.collective, Ring):
             self.collective.excluded = message.order.excluded
+        if isinstance(self.collective, Bounded):
+            self.collective.number = message.order.version
         self._collect()
         if isinstance(self.collective, DeviceGroup):
             self.collective.as_computed = self.copy.shares_only(message.order, self._computed)
         total = self.copy.share(message.order)
         try:
             self.collective.all_reduce(total)
-
+            if isinstance(self.collective, Bounded) and (late := self.collective.late()) is not None:
+                self.worker.channel.tell(late)
             if message.order.measure is not None:
                 sqr_norm = self.copy.sqr_norm(message.order, total)
                 self.worker.channel.tell(NormPart(ticket=message.order.measure, sqr_norm=sqr_norm))

@@ -486,6 +486,14 @@ class NormPart(Message, frozen=True, kw_only=True, tag=True):
     sqr_norm: float
 
 
+class Late(Message, frozen=True, kw_only=True, tag=True):
+    """A replica has ended a sum with a bound (``topology.bound_s``) without so many bytes of what was sent to it."""
+
+    lost_bytes: int
+    sum_bytes: int
+    """Of all messages of the sum, to all members."""
+
+
 class Saved(Message, frozen=True, kw_only=True, tag=True):
     """A part of a checkpoint is on disk."""
 
@@ -603,6 +611,7 @@ AnyMessage = (
     | ReferenceReady
     | ScoreParts
     | NormPart
+    | Late
     | Saved
     | Loaded
     | Followed

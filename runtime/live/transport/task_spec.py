@@ -92,6 +92,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Servers that follow the others, for which workers keep what they have computed."""
     sums_meanwhile: bool = False
     """Whether replicas sum while they compute."""
+    bound_s: float | None = None
+    """Seconds that a replica gives a sum; None: it waits."""
 
     @property
     def checkpoint_dir(self) -> Path:

@@ -74,6 +74,10 @@ def _cuts_in_vain(facts: Facts) -> bool:
     return facts.topology.blocks > 1 and (facts.runtime.real_time or facts.topology.collective not in known)
 
 
+def _models_a_bound(facts: Facts) -> bool:
+    return facts.topology.bound_s is not None and not facts.runtime.real_time
+
+
 def _trace_of_others(facts: Facts) -> dict[str, object]:
     """Traces of another number of ranks; raises ``ConfigError`` for what is no trace of a sum."""
     if facts.topology.collective != TRACE or facts.topology.trace_dir is None:
@@ -180,16 +184,16 @@ TOPOLOGIES: tuple[Rule[Facts], ...] = (
     ),
     Rule(
         "a bound without messages",
-        lambda job: job.topology.bound_s is not None and (job.runtime.real_time or job.config.cluster.hosts is None),
-        "topology.bound_s={topology.bound_s}: only the messages of modelled hosts are late",
-        "use runtime=virtual cluster=hosts, or topology.bound_s=null",
+        lambda job: _models_a_bound(job) and job.config.cluster.hosts is None,
+        "topology.bound_s={topology.bound_s}: only messages of hosts are late on the virtual clock",
+        "use cluster=hosts, runtime=live, or topology.bound_s=null",
     ),
     Rule(
         "a bound and parameters",
-        lambda job: job.topology.bound_s is not None and job.backend.computes,
-        "topology.bound_s={topology.bound_s}: what is lost is only counted, and backend={names.backend} would train "
-        "with it",
-        "use backend=none, or topology.bound_s=null",
+        lambda job: _models_a_bound(job) and job.backend.computes,
+        "topology.bound_s={topology.bound_s}: the virtual clock only counts what is lost, and backend={names.backend} "
+        "would train with it",
+        "use backend=none, runtime=live, or topology.bound_s=null",
     ),
     Rule(
         "replicas and shared memory",

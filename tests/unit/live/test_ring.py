@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from runtime.core.collectives.known import MODELLED, SCHEDULES
 from runtime.core.vectors import FloatVector, aligned_vector
+from runtime.live.tasks.collectives.bounded import Bounded
 from runtime.live.tasks.collectives.ring import BLOCK_FLOATS, Ring, steps
 from runtime.live.tasks.collectives.scheduled import Scheduled
 from runtime.live.transport.acceptor import Acceptor
@@ -44,13 +45,18 @@ def test_every_part_ends_as_the_sum_of_all_everywhere_added_in_ring_order(size: 
 class Rank:
     """One member with its door."""
 
-    def __init__(self, worker: int, incarnation: int = 0, collective: str = "ring") -> None:
+    def __init__(
+        self, worker: int, incarnation: int = 0, collective: str = "ring", bound_s: float | None = None
+    ) -> None:
         self.door, self.address = listen("tcp")
         self.look: Callable[[], None] = lambda: None
         me = Identity("worker", worker, incarnation)
         self.acceptor = Acceptor(SECRET, [self.door])
         more = me, SECRET, self.acceptor, lambda: self.look()
-        self.ring = Ring(*more) if collective == "ring" else Scheduled(collective, *more)
+        if bound_s is not None:
+            self.ring: Ring = Bounded(bound_s, *more)
+        else:
+            self.ring = Ring(*more) if collective == "ring" else Scheduled(collective, *more)
         self.peer = Peer(worker, incarnation, self.address)
 
 

@@ -12,6 +12,7 @@ from runtime.backends.base import Model
 from runtime.core.collectives.known import SCHEDULES
 from runtime.core.vectors import FloatVector
 from runtime.live.joining.shared_folder import MEETING_PLACE
+from runtime.live.tasks.collectives.bounded import Bounded
 from runtime.live.tasks.collectives.ring import Ring
 from runtime.live.tasks.collectives.scheduled import Scheduled
 from runtime.live.tasks.collectives.torch_groups import TorchGroup
@@ -52,6 +53,8 @@ def make_collective(
         from runtime.live.tasks.collectives.native_ddp import NativeGroup
 
         return NativeGroup(*where)
+    if spec.bound_s is not None:
+        return Bounded(spec.bound_s, me, spec.secret, acceptor, look)
     if spec.collective != "ring":
         return Scheduled(spec.collective, me, spec.secret, acceptor, look)
     return Ring(me, spec.secret, acceptor, look)
