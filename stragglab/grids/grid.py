@@ -141,6 +141,11 @@ def unfinished(out: Path, name: str) -> Path:
     return out / "unfinished" / name
 
 
+def outdated(out: Path, name: str) -> Path:
+    """Directory of an earlier record while a new one takes its place."""
+    return unfinished(out, f"{name}.outdated")
+
+
 def log_of(out: Path, name: str) -> Path:
     """Path of the run's output while its record is incomplete."""
     return unfinished(out, f"{name}.log")
@@ -148,7 +153,8 @@ def log_of(out: Path, name: str) -> Path:
 
 def clear(out: Path, name: str) -> None:
     """Remove what an earlier attempt left."""
-    shutil.rmtree(unfinished(out, name), ignore_errors=True)
+    for path in (unfinished(out, name), outdated(out, name)):
+        shutil.rmtree(path, ignore_errors=True)
     for folder in (unfinished(out, name).parent, record_of(out, name).parent):
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -162,8 +168,10 @@ def settle(name: str, out: Path, code: int, *, failing: bool = False) -> Any:
         if code == NO_SPACE:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(out))  # other runs would fail alike
         raise ConfigError(why) if code == REFUSED else JobFailed(why)
-    shutil.rmtree(place, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):  # out of the way at once: an interruption leaves no half of a record
+        place.rename(outdated(out, name))
     new.rename(place)
+    shutil.rmtree(outdated(out, name), ignore_errors=True)
     log.unlink(missing_ok=True)
     return load_record(place)
 

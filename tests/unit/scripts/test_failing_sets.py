@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES, digest
+from analysis.records.load import load_run
 from runtime.errors import FAILED, REFUSED, ConfigError
 from stragglab.grids.grid import JobFailed, clear, log_of, settle, unfinished
 from tests.support.cluster_records import ClusterStory
@@ -54,3 +57,25 @@ def test_a_single_job_that_failed_is_a_failure_all_the_same(tmp_path: Path) -> N
     log_of(tmp_path, "nothing").write_text("run.py: it broke\n")
     with pytest.raises(JobFailed, match="it broke"):
         settle("nothing", tmp_path, FAILED, failing=True)
+
+
+def test_an_interruption_between_two_records_of_a_run_leaves_no_half_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for epochs in (1, 2):
+        clear(tmp_path, "run")
+        story("bsp", seed=0, runtime="virtual", epochs=epochs).write(unfinished(tmp_path, "run"))
+        if epochs == 2:
+            monkeypatch.setattr(shutil, "rmtree", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                settle("run", tmp_path, 0)
+        else:
+            settle("run", tmp_path, 0)
+    assert load_run(tmp_path / "records" / "run").job["epochs"] == 2
+    monkeypatch.undo()
+    clear(tmp_path, "run")
+    assert list((tmp_path / "unfinished").iterdir()) == []
+
+
+def interrupt(path: Path, **given: Any) -> None:
+    raise KeyboardInterrupt
