@@ -7,7 +7,7 @@ from math import isfinite, isnan
 import numpy as np
 import pandas as pd
 
-from analysis.claims.answers import Answer, by_seed, described, versus
+from analysis.claims.answers import Answer, by_seed, median_answer, versus
 from analysis.claims.cells import cell_of
 from analysis.claims.ledger import Cell, Claim
 from analysis.experiments.results import Results
@@ -43,7 +43,7 @@ def numbers(results: Results) -> tuple[list[str], list[list[str]]]:
 def measured(group: pd.DataFrame, runs: pd.DataFrame, cell: Cell, measure: str, wanted: Numbers) -> list[str]:
     """The texts of one measure of one cell."""
     values = by_seed(group, {}, measure)
-    texts = [with_interval(described(values * wanted.scale.get(measure, 1.0))) + unreached(values)]
+    texts = [with_interval(median_answer(values * wanted.scale.get(measure, 1.0))) + unreached(values)]
     if measure in wanted.ratios:
         other = {**cell, **wanted.over}
         theirs = by_seed(cell_of(runs, other), {}, measure)

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.claims.answers import UNITS, Answer, answer, by_seed, ended
+from analysis.claims.answers import UNITS, Answer, answer, by_seed, mask_cut_off
 from analysis.claims.cells import cell_of
 from analysis.claims.judge import Verdict, judge
 from analysis.claims.ledger import Claim
-from analysis.claims.related import Ends, related
+from analysis.claims.related import Ends, extend_by_ratios
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES, digest, paired_ratio
 from analysis.experiments.measures import MEASURES, gain_after, scores
 from analysis.experiments.samples import counted, pooled, sample
@@ -120,7 +120,7 @@ def with_references(
         frame["tta_s"] = tta(spec, there, curves, higher)
     _add_until_target(spec, frame)
     for name, reference in spec.excess.items():
-        frame[name] = ended(frame)["jct_s"] - frame["seed"].map(by_seed(frame, reference, "jct_s"))
+        frame[name] = mask_cut_off(frame)["jct_s"] - frame["seed"].map(by_seed(frame, reference, "jct_s"))
     return frame
 
 
@@ -253,7 +253,7 @@ def paper_values(results: Results, shown: Shown | None = None) -> pd.DataFrame:
     rows += [{**more.at, "value": more.value, "std": 0.0, "how": VALUE} for more in drawn.printed if one == drawn.alone]
     known = {tuple(row[axis] for axis in axes): (row["value"], row["value"]) for row in rows}
     start = _anchors(results, one) if drawn.anchor else known
-    for cell, (low, high) in related(claims, axes, start, one.scale).items():
+    for cell, (low, high) in extend_by_ratios(claims, axes, start, one.scale).items():
         if cell not in known and cell not in start:
             found = {"value": (low + high) / 2, "std": (high - low) / 2}
             rows.append({**dict(zip(axes, cell, strict=True)), **found, "how": RATIO})

@@ -16,7 +16,7 @@ import pandas as pd
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from analysis.claims.ledger import Claim, chosen, load_ledger
+from analysis.claims.ledger import Claim, claims_of_experiment, load_ledger
 from analysis.claims.pages import load_pages
 from analysis.experiments.results import Results, measure_runs, measure_sets, warnings_of_live
 from analysis.experiments.samples import pooled
@@ -87,13 +87,13 @@ def of_paper(spec: Spec) -> bool:
 
 def claims_of(spec: Spec) -> list[Claim]:
     """The claims of its paper that an experiment answers; none for one of a user's own."""
-    return chosen(load_ledger(spec.paper), spec.name) if of_paper(spec) else []
+    return claims_of_experiment(load_ledger(spec.paper), spec.name) if of_paper(spec) else []
 
 
 def marked_of(spec: Spec) -> list[Claim]:
     """The claims of other experiments that its figure marks, too."""
     ledger = load_ledger(spec.paper) if of_paper(spec) else {}
-    return [claim for name in spec.figure.marks_of for claim in chosen(ledger, name)]
+    return [claim for name in spec.figure.marks_of for claim in claims_of_experiment(ledger, name)]
 
 
 def folder_of(spec: Spec, asked: argparse.Namespace) -> Path:

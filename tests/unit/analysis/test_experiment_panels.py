@@ -13,7 +13,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from analysis.claims.ledger import Claim
-from analysis.claims.related import related
+from analysis.claims.related import extend_by_ratios
 from analysis.experiments.plotted import plotted
 from analysis.experiments.results import RATIO, VALUE, Results, measure_sets
 from analysis.experiments.samples import pooled
@@ -36,7 +36,7 @@ def said(how: str, value: float, subject: str, base: str, unit: str = "%", **mor
 
 def found_from(claims: list[Claim], **known: float) -> dict[str, tuple[float, float]]:
     cells_of: dict[tuple[str, ...], tuple[float, float]] = {(name,): (value, value) for name, value in known.items()}
-    return {name: ends for (name,), ends in related(claims, ["system"], cells_of).items()}
+    return {name: ends for (name,), ends in extend_by_ratios(claims, ["system"], cells_of).items()}
 
 
 def test_a_ratio_gives_one_value_from_the_other() -> None:

@@ -13,7 +13,7 @@ import yaml
 from omegaconf import OmegaConf
 
 from analysis.about import COMPARED
-from analysis.claims.ledger import Claim, chosen, load_ledger
+from analysis.claims.ledger import Claim, claims_of_experiment, load_ledger
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES
 from analysis.experiments.measures import MEASURES, consumption, update_s, use_weighted_frac
 from analysis.experiments.page import compose, section, sections
@@ -196,7 +196,7 @@ def test_its_claims_are_about_its_cells(name: str) -> None:
     assert {claim.experiment for claim in ledger.values() if claim.experiment} <= set(SPECS)
     scored = [{PREDICTOR: level} for level in spec.predictors] or [{}]
     there = [{**cell.levels, **more} for cell in cells(spec) for more in scored]
-    for claim in chosen(ledger, name):
+    for claim in claims_of_experiment(ledger, name):
         assert claim.of in spec.measured, claim.id
         for cell in (claim.subject, *({**claim.subject, **other} for other in claim.against)):
             assert any(cell.items() <= levels.items() for levels in there), f"{claim.id}: {cell}"
