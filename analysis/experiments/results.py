@@ -19,7 +19,7 @@ from analysis.claims.ledger import Claim
 from analysis.claims.related import Ends, extend_by_ratios
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES, digest, paired_ratio
 from analysis.experiments.measures import MEASURES, gain_after, scores
-from analysis.experiments.samples import counted, pooled, sample
+from analysis.experiments.samples import single_values, pool, sample
 from analysis.experiments.spec import ALL_LEVELS, OF_SHOWS, PAIRED, PREDICTOR, Cell, Shown, Spec
 from analysis.measures import targets
 from analysis.measures.cluster.learning import Learning, common_losses, mean_tta_s
@@ -55,7 +55,7 @@ class Results:
     records: Mapping[str, tuple[Cell, Run]] = field(default_factory=dict)
     evaluations: Sequence[tuple[Cell, pd.DataFrame]] = ()
     """For every run: ``asked_s`` and the metrics."""
-    samples: pd.DataFrame = field(default_factory=lambda: pooled([]))
+    samples: pd.DataFrame = field(default_factory=lambda: pool([]))
     """Distributions that the figure shows: the axes, ``seed``, ``measure``, ``group``, ``value``, ``count``."""
     warnings: Sequence[str] = ()
     """Requests that its live runs are known not to have fulfilled."""
@@ -149,7 +149,7 @@ def measure_sets(spec: Spec, runs: Sequence[tuple[Cell, Cluster]]) -> tuple[pd.D
         times[cell.name] = run.times
         if spec.target:
             learnt[cell.name] = run.learning
-        about = {"runtime": cluster.meta["runtime"], "calibration": "", "plan_sha256": None, "completed": run.completed}
+        about = {"runtime": cluster.meta["runtime"], "calibration": "", "plan_sha256": None, "completed": run.is_complete}
         found = {name: CLUSTER_MEASURES[name](run) for name in spec.measures}
         rows.append({**cell.levels, "seed": cell.seed, **about, **found})
         if wanted:
@@ -160,7 +160,7 @@ def measure_sets(spec: Spec, runs: Sequence[tuple[Cell, Cluster]]) -> tuple[pd.D
         reached_s = [learnt[cell.name].reached_s(losses(references(spec, cell, learnt))) for cell, _ in runs]
         frame["tta_s"] = [mean_tta_s(by_job) for by_job in reached_s]
         for (cell, _), by_job in zip(runs, reached_s, strict=True) if "tta_s" in wanted else ():
-            samples.append(counted(list(by_job.values()), "tta_s").assign(**cell.levels, seed=cell.seed))
+            samples.append(single_values(list(by_job.values()), "tta_s").assign(**cell.levels, seed=cell.seed))
     _add_until_target(spec, frame)
     if spec.paired:
         bases = [times.get(Cell({**cell.levels, **spec.paired}, cell.seed).name) for cell, _ in runs]
@@ -168,7 +168,7 @@ def measure_sets(spec: Spec, runs: Sequence[tuple[Cell, Cluster]]) -> tuple[pd.D
             nan if base is None else paired_ratio(times[cell.name], base)
             for (cell, _), base in zip(runs, bases, strict=True)
         ]
-    return frame, pooled([one for one in samples if len(one)], [*spec.axes, "seed"])
+    return frame, pool([one for one in samples if len(one)], [*spec.axes, "seed"])
 
 
 def with_rates(frame: pd.DataFrame, found: Sequence[Mapping[str, Mapping[str, float]]]) -> pd.DataFrame:
@@ -224,9 +224,9 @@ def summary(results: Results, shown: Shown | None = None) -> pd.DataFrame:
     """
     drawn, rows = results.spec.figure, []
     one = shown or drawn.alone
-    there = results.runs[results.runs[drawn.by].isin(results.spec.shown)]
-    for levels, group in there.groupby(results.spec.compared, sort=False):
-        cell = dict(zip(results.spec.compared, levels, strict=True))
+    there = results.runs[results.runs[drawn.by].isin(results.spec.shown_levels)]
+    for levels, group in there.groupby(results.spec.compared_axes, sort=False):
+        cell = dict(zip(results.spec.compared_axes, levels, strict=True))
         values = by_seed(results.runs, cell, one.measure) * one.scale
         low, high = interval(values)
         missed = (
@@ -242,7 +242,7 @@ def paper_values(results: Results, shown: Shown | None = None) -> pd.DataFrame:
     ``how`` is ``value`` for a number of the paper's, ``ratio`` for a value that follows from its ratios: to its own
     numbers, or to our value of the cell ``figure.anchor``. Where those give several, ``std`` is half of their range.
     """
-    drawn, axes = results.spec.figure, results.spec.compared
+    drawn, axes = results.spec.figure, results.spec.compared_axes
     one, rows = shown or drawn.alone, list[dict[str, Any]]()
     claims = [claim for claim in (*results.claims, *results.marked) if claim.of == (one.claims or one.measure)]
     for claim in claims:
@@ -263,8 +263,8 @@ def paper_values(results: Results, shown: Shown | None = None) -> pd.DataFrame:
 def _anchors(results: Results, one: Shown) -> dict[tuple[str, ...], Ends]:
     """Our values of the cells ``figure.anchor``, by cell."""
     anchor, found = results.spec.figure.anchor, dict[tuple[str, ...], Ends]()
-    for levels, _ in results.runs.groupby(results.spec.compared, sort=False):
-        cell = dict(zip(results.spec.compared, levels, strict=True))
+    for levels, _ in results.runs.groupby(results.spec.compared_axes, sort=False):
+        cell = dict(zip(results.spec.compared_axes, levels, strict=True))
         value = median(by_seed(results.runs, cell, one.measure)) * one.scale
         if all(cell[axis] in there for axis, there in anchor.items()) and np.isfinite(value):
             found[tuple(levels)] = value, value

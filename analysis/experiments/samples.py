@@ -41,7 +41,7 @@ OVER_JOBS: dict[str, Callable[[Digest], list[float]]] = {
 """The values of every job, by the measure that is their mean."""
 
 
-def _counted(frame: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
+def _groups_of_kinds(frame: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
     """The kinds of a table of counts that have names, as groups."""
     mine = frame[frame["kind"].isin(list(names))]
     return mine.assign(group=mine["kind"].map(dict(names))).rename(columns={"up_to": "value"})
@@ -49,8 +49,8 @@ def _counted(frame: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
 
 def _deviations(found: Straggling) -> pd.DataFrame:
     """Of the slowest worker: by whole iterations, and by each step (STAR, figure 1)."""
-    steps = _counted(found.others, {f"{name}_deviation": name for name in STEPS})
-    return pd.concat([_counted(found.deviations, {"iteration": "iteration"}), steps], ignore_index=True)
+    steps = _groups_of_kinds(found.others, {f"{name}_deviation": name for name in STEPS})
+    return pd.concat([_groups_of_kinds(found.deviations, {"iteration": "iteration"}), steps], ignore_index=True)
 
 
 def _straggler_shares(found: Straggling) -> pd.DataFrame:
@@ -61,7 +61,7 @@ def _straggler_shares(found: Straggling) -> pd.DataFrame:
 
 
 def _kinds(kinds: Mapping[str, str], table: str = "others") -> OfIterations:
-    return lambda found: _counted(getattr(found, table), kinds)
+    return lambda found: _groups_of_kinds(getattr(found, table), kinds)
 
 
 def _lengths(found: Straggling) -> pd.DataFrame:
@@ -103,7 +103,7 @@ SAMPLES: dict[str, Sample] = {
 """By the names that ``figure.shows`` uses (``cdf``)."""
 
 
-def counted(values: Sequence[float], measure: str) -> pd.DataFrame:
+def single_values(values: Sequence[float], measure: str) -> pd.DataFrame:
     """Single values of a distribution without groups; NaN (unknown) is left out."""
     known = [value for value in values if value == value]
     return pd.DataFrame({"measure": measure, "group": "", "value": known, "count": 1})
@@ -115,11 +115,11 @@ def sample(run: Digest, names: Sequence[str]) -> pd.DataFrame:
     A name of ``SAMPLES``, or a measure that is a mean over jobs; others have none.
     """
     frames = [SAMPLES[name](run)[list(COLUMNS)].assign(measure=name) for name in names if name in SAMPLES]
-    frames += [counted(OVER_JOBS[name](run), name) for name in names if name in OVER_JOBS]
-    return pooled([frame for frame in frames if len(frame)])
+    frames += [single_values(OVER_JOBS[name](run), name) for name in names if name in OVER_JOBS]
+    return pool([frame for frame in frames if len(frame)])
 
 
-def pooled(frames: Sequence[pd.DataFrame], by: Sequence[str] = ()) -> pd.DataFrame:
+def pool(frames: Sequence[pd.DataFrame], by: Sequence[str] = ()) -> pd.DataFrame:
     """Distributions together, equal values as one row; ``by``: columns that keep them apart."""
     columns = [*by, "measure", *COLUMNS]
     if not frames:

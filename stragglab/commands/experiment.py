@@ -34,7 +34,7 @@ from secrets import randbelow
 from rich.console import Console
 
 from analysis.claims.ledger import LedgerError
-from analysis.experiments.spec import Spec, SpecError, cells, load_spec, narrowed
+from analysis.experiments.spec import Spec, SpecError, cells, load_spec, narrow
 from analysis.files import write_file
 from runtime.config import project
 from runtime.config.checking import nearest
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
             show_list(console)
             return
         specs = asked_for(asked)
-        recorded = any(spec.recorded or spec.times_only for spec in specs.values())
+        recorded = any(spec.has_records or spec.times_only for spec in specs.values())
         asked.commit = None if asked.redraw or not recorded else commit_of(asked, console)
         if failed := run_all(specs, asked, console, runner):
             raise JobFailed("; ".join(f"{name}: {error}" for name, error in failed.items()))
@@ -86,7 +86,7 @@ def asked_for(asked: argparse.Namespace) -> dict[str, Spec]:
         raise ConfigError(f"--minutes: is of experiments with keep_rows; {other[0]} is none")
     for spec in kept.values():
         rates_of(spec)  # refused before the first run, not after the last
-    return {name: narrowed(spec, seeds_of(spec, asked), asked.only) for name, spec in kept.items()}
+    return {name: narrow(spec, seeds_of(spec, asked), asked.only) for name, spec in kept.items()}
 
 
 def seeds_of(spec: Spec, asked: argparse.Namespace) -> list[int] | None:

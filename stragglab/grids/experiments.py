@@ -19,7 +19,7 @@ from rich.console import Console
 from analysis.claims.ledger import Claim, claims_of_experiment, load_ledger
 from analysis.claims.pages import load_pages
 from analysis.experiments.results import Results, measure_runs, measure_sets, warnings_of_live
-from analysis.experiments.samples import pooled
+from analysis.experiments.samples import pool
 from analysis.experiments.spec import SEED, Also, Cell, Part, Spec, cells, find_specs, settings_of
 from analysis.figures.names import id_of
 from analysis.measures.agreement import FOLLOWING, PROBED, SIDE, SIDES
@@ -262,7 +262,7 @@ def collect(spec: Spec, runs: Sequence[tuple[Cell, Record]], out: Path) -> Resul
     single = [(cell, run) for cell, run in runs if isinstance(run, Run)]
     sets = [(cell, run) for cell, run in runs if isinstance(run, Cluster)]
     scorers = fitted_of(spec)
-    frame, samples = measure_sets(spec, sets) if sets else (None, pooled([]))
+    frame, samples = measure_sets(spec, sets) if sets else (None, pool([]))
     return Results(
         spec=spec,
         runs=measure_single(spec, single, out) if frame is None else frame,

@@ -38,7 +38,7 @@ def draw(path: Path, results: Results) -> Path:
         f"a case: {', '.join([*others, 'seed'])}; lines: share of the cases in which the time is within a factor of "
         f"the best one there; numbers: area below the line up to {MOST:g}, 1 if always the best; grey: all others"
     )
-    look = level_looks(spec.shown, drawn.looks)
+    look = level_looks(spec.shown_levels, drawn.looks)
     with styled():
         page, places = new_grid(2.5, f"{note} \N{MIDDLE DOT} {results.source}", len(each), most=1)
         for axes, (level, times) in zip(places, each, strict=True):
@@ -58,7 +58,7 @@ def cases(results: Results, level: str | None) -> pd.DataFrame:
     runs = runs if level is None else runs[runs[drawn.panels] == level]
     others = [axis for axis in spec.levels if axis not in (drawn.by, drawn.panels)]
     times = runs.pivot(index=[*others, "seed"], columns=drawn.by, values=drawn.value)
-    return times[[name for name in spec.shown if name in times]].dropna(axis="columns")
+    return times[[name for name in spec.shown_levels if name in times]].dropna(axis="columns")
 
 
 def profiles(results: Results, level: str | None) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from analysis.experiments.results import measure_runs
 from analysis.experiments.rows import is_busy, read_rows, row_of
-from analysis.experiments.spec import Spec, SpecError, cells, load_spec, narrowed
+from analysis.experiments.spec import Spec, SpecError, cells, load_spec, narrow
 from analysis.records.load import load_run
 from stragglab.commands import experiment
 from stragglab.grids import experiment_pages, rows
@@ -251,7 +251,7 @@ def test_complete_rows_of_no_paper_have_a_lasting_picture(
     monkeypatch.setattr(experiment_pages, "known_specs", lambda: known)
     monkeypatch.setattr(experiment_pages, "find_specs", lambda _: known if ours else {})
     lasting, other = (folder / f"{spec.name}.csv" for folder in (tmp_path / "images", how.out / spec.name))
-    part = narrowed(spec, [0], {})
+    part = narrow(spec, [0], {})
     experiment_pages.report_one(part, how, Console(quiet=True), None)
     assert (lasting.exists(), other.absolute().exists()) == (False, True)
     experiment_pages.report_one(spec, how, Console(quiet=True), None)
