@@ -271,7 +271,7 @@ CLUSTER_MEASURES: dict[str, Measure] = {
     **{f"{role}_cores_used_frac": _use_of_given(role) for role in ("worker", "server", "node")},
     "moves_per_job": moves_per_job,
     "converged_frac": converged_frac,
-    "converged_metric_mean": lambda run: run.learning.converged(),
+    "converged_metric_mean": lambda run: run.learning.mean_metric(),
     "perplexity_mean": lambda run: run.learning.perplexity(),
     "stragglers_per_job": stragglers_per_job,
     "episodes_per_job": episodes_per_job,

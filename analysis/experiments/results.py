@@ -23,7 +23,7 @@ from analysis.experiments.samples import single_values, pool, sample
 from analysis.experiments.spec import ALL_LEVELS, OF_SHOWS, PAIRED, PREDICTOR, Cell, Shown, Spec
 from analysis.measures import targets
 from analysis.measures.cluster.learning import Learning, common_losses, mean_tta_s
-from analysis.measures.metrics import completed
+from analysis.measures.metrics import has_completed
 from analysis.measures.small_samples import interval, median
 from analysis.measures.warned import disturbances_of, warnings_of_run
 from analysis.measures.warning_lines import together
@@ -93,7 +93,7 @@ def measure_runs(spec: Spec, runs: Sequence[tuple[Cell, Run]], rates: Rates | No
 def measure_run(spec: Spec, cell: Cell, run: Run) -> dict[str, Any]:
     """Return what one run says by itself: its levels, what it is, and its measures."""
     about = {"runtime": run.meta["runtime"], "calibration": run.meta.get("calibration") or ""}
-    about |= {"plan_sha256": run.meta.get("plan_sha256"), "completed": completed(run)}
+    about |= {"plan_sha256": run.meta.get("plan_sha256"), "completed": has_completed(run)}
     found = {name: MEASURES[name](run) for name in spec.measures}
     if spec.gain is not None:
         found["gain"] = gain_after(run, int(cell.levels[spec.gain.axis]), spec.gain.for_s)
@@ -210,7 +210,7 @@ def tta(spec: Spec, there: Sequence[Cell], curves: Sequence[pd.DataFrame], highe
     by_name = dict(zip((cell.name for cell in there), curves, strict=True))
     found = []
     for cell, curve, higher_is_better in zip(there, curves, higher, strict=True):
-        settled = [targets.settled(by_name[name]) for name in references(spec, cell, by_name)]
+        settled = [targets.converged_value(by_name[name]) for name in references(spec, cell, by_name)]
         target = (min if higher_is_better else max)(settled, default=nan)
         reached_s = targets.tta_s(curve, target, higher_is_better)
         found.append(reached_s if target == target else nan)

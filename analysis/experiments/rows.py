@@ -41,7 +41,7 @@ DIGITS = 6
 
 def row_of(spec: Spec, cell: Cell, run: Run, more: Mapping[str, Any]) -> Row:
     """Return the row of a run; ``more``: what its record does not know (hashes, ``others_frac``, ``wall_s``)."""
-    computed = work.computed(run.tables.iterations)
+    computed = work.with_samples(run.tables.iterations)
     live = run.meta["runtime"] == "live"
     warned = warnings_of_run(run, disturbances_of(run)) if live else []
     overrun = overrun_fracs(computed).max() if live else None

@@ -35,8 +35,8 @@ def _stragglers(run: Digest) -> list[float]:
 OVER_JOBS: dict[str, Callable[[Digest], list[float]]] = {
     "jct_mean_s": _jct,
     "stragglers_per_job": _stragglers,
-    "converged_metric_mean": lambda run: list(run.learning.settled().values()),
-    "perplexity_mean": lambda run: list(np.exp(list(run.learning.settled(LOSS).values()))),
+    "converged_metric_mean": lambda run: list(run.learning.converged_values().values()),
+    "perplexity_mean": lambda run: list(np.exp(list(run.learning.converged_values(LOSS).values()))),
 }
 """The values of every job, by the measure that is their mean."""
 

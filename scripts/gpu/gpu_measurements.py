@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from analysis.experiments.measures import idle_frac
-from analysis.measures.work import STRAGGLER_FRAC, computed
+from analysis.measures.work import STRAGGLER_FRAC, with_samples
 from analysis.records.load import Run
 from stragglab.grids.grid import QUIET, quoted
 
@@ -151,7 +151,7 @@ SPENT = {"waiting": "wait_s", "loading": "data_s", "pulling": "pull_s", "computi
 
 def iteration_parts(run: Run) -> Row:
     """Where an iteration goes; copies are part of computing."""
-    times = computed(run.tables.iterations)[[*SPENT.values(), "stage_s"]].median()
+    times = with_samples(run.tables.iterations)[[*SPENT.values(), "stage_s"]].median()
     parts = ", ".join(f"{word} {1e3 * times[name]:.2f}" for word, name in SPENT.items())
     found = f"{parts} (of it copies {1e3 * times['stage_s']:.2f})"
     return Row(f"an iteration of {NUM_WORKERS} workers, medians, ms", "", found, None)
@@ -159,14 +159,14 @@ def iteration_parts(run: Run) -> Row:
 
 def launches(alone: Run, at_once: Run) -> Row:
     """Return the cost of launching the kernels of the smallest batch one by one."""
-    times = [1e3 * float(computed(run.tables.iterations)["compute_s"].median()) for run in (alone, at_once)]
+    times = [1e3 * float(with_samples(run.tables.iterations)["compute_s"].median()) for run in (alone, at_once)]
     found = "one by one {:.2f} ms, at once {:.2f} ms".format(*times)
     return Row("kernels of the smallest batch, one worker", "", found, None)
 
 
 def saturation(alone: Mapping[int, Run]) -> Iterator[Row]:
     """AntDT figure 8: the time of a batch is flat for small batches, and grows with the batch for large ones."""
-    times = {batch: float(computed(run.tables.iterations)["compute_s"].median()) for batch, run in alone.items()}
+    times = {batch: float(with_samples(run.tables.iterations)["compute_s"].median()) for batch, run in alone.items()}
     text = ", ".join(f"{batch}: {1e3 * seconds:.2f} ms" for batch, seconds in times.items())
     (small, first_s), (large, last_s) = min(times.items()), max(times.items())
     per_sample = (last_s / large) / (first_s / small)
@@ -186,7 +186,7 @@ def idle_order(shared: Mapping[str, Run]) -> Row:
 
 def gpu_stragglers(run: Run) -> Row:
     """STAR figure 1b: no job has stragglers by the GPU's time, where no other job shares it; here four workers do."""
-    full = computed(run.tables.iterations)
+    full = with_samples(run.tables.iterations)
     full = full[full["samples"] == full["assigned_samples"]]
     times = full.groupby("iteration")["compute_s"]
     slow = times.max() / times.min() - 1.0 > STRAGGLER_FRAC

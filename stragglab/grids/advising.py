@@ -82,7 +82,7 @@ def prepared(job: Job, names: Sequence[str], out: Path) -> tuple[dict[str, Any],
 
 def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
     """Repeat the job under every strategy and rank; prints what it finds."""
-    from analysis.measures.ranking import by_time, ranked
+    from analysis.measures.ranking import by_time, rank_strategies
     from analysis.measures.slow_units import hosts_of
     from analysis.reports.advice import (
         Advice,
@@ -124,7 +124,7 @@ def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
     if abs(error) > asked.limit:
         return advice
     jobs |= repeat_all(short, configs, asked.seed, asked.jobs)
-    strategies = ranked(jobs, present, found.actual_s, float(found.late.pause_s.sum()))
+    strategies = rank_strategies(jobs, present, found.actual_s, float(found.late.pause_s.sum()))
     advice = replace(advice, ranking=by_time([*(one.row for one in made), *strategies]))
     title = "Predicted job completion times (JCT) of the logged steps; intervals of 95 %"
     print_sheet(console, in_numbers(advice), title, WORDS)

@@ -15,7 +15,7 @@ from analysis.experiments.results import Results, base_of
 from analysis.experiments.spec import Also, Spec, load_spec
 from analysis.figures.experiment.map import draw
 from analysis.files import write_file
-from analysis.measures.harm import CELL, REFERENCE, Reasons, cells_of, compared, idle_reasons, unexplained
+from analysis.measures.harm import CELL, REFERENCE, Reasons, cells_of, pair_with_bsp, idle_reasons, cells_without_reason
 from analysis.reports.harm import page, tables
 from runtime.errors import FAILED
 from stragglab.grids.choices import choices
@@ -100,7 +100,7 @@ def merged(jobs: pd.DataFrame, path: Path) -> pd.DataFrame:
 
 def report(jobs: pd.DataFrame, reasons: Reasons, asked: argparse.Namespace, console: Console) -> int:
     """Print the tables, or write the page with its CSV; returns the exit code."""
-    cells = cells_of(compared(jobs))
+    cells = cells_of(pair_with_bsp(jobs))
     for part in tables(cells, reasons):
         console.print(part, soft_wrap=True)
     if asked.report:
@@ -114,7 +114,7 @@ def report(jobs: pd.DataFrame, reasons: Reasons, asked: argparse.Namespace, cons
             draw_jobs(picture.with_name(f"{picture.stem}_front.png"), front, dict.fromkeys(SHOWN, ()))
         write_file(asked.report, page(whole(), jobs, cells, reasons, picture.name, FRONT_WORKERS))
         console.print(f"{asked.report}", soft_wrap=True)
-    bare = unexplained(cells, reasons)
+    bare = cells_without_reason(cells, reasons)
     for cell in bare:
         console.print(f"no reason: {cell} {cell.note}".rstrip(), soft_wrap=True)
     if asked.whole:
@@ -126,4 +126,4 @@ def report(jobs: pd.DataFrame, reasons: Reasons, asked: argparse.Namespace, cons
 def draw_jobs(path: Path, jobs: pd.DataFrame, strategies: dict[str, tuple[str, ...]]) -> Path:
     """The figure of the experiment with these rows, of jobs that may be from another page."""
     spec = msgspec.structs.replace(whole(), axes={**whole().axes, "strategy": strategies})
-    return draw(path, Results(spec=spec, runs=compared(jobs), metas=[]))
+    return draw(path, Results(spec=spec, runs=pair_with_bsp(jobs), metas=[]))

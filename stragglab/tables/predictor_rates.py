@@ -14,7 +14,7 @@ import pandas as pd
 
 from analysis.experiments.spec import PREDICTOR, TUNED, Prediction, Spec, SpecError
 from analysis.measures.prediction import RATES, alarms, in_turn, places, rates
-from analysis.measures.prediction_labels import Losses, labelled_windows, located, losses, timed, truth
+from analysis.measures.prediction_labels import Losses, labelled_windows, locate, losses, timed_iterations, truth
 from analysis.records.load import Run
 from predictors.backtest import asked as queries
 from predictors.backtest import replayed
@@ -56,8 +56,8 @@ def scored(run: Run, asked: dict[str, Prediction], labels: str = "realised") -> 
 
     A level with ``tune`` has further ones, named by :func:`tuned_name`: a setting is changed, all else is the same.
     """
-    rows, windows = timed(run), labelled_windows(run, labels)
-    judged = pd.concat([rows, located(run, rows, windows)], axis="columns").assign(label=truth(run, rows, labels))
+    rows, windows = timed_iterations(run), labelled_windows(run, labels)
+    judged = pd.concat([rows, locate(run, rows, windows)], axis="columns").assign(label=truth(run, rows, labels))
     return scores_of(judged, losses(run), planned_windows(windows), asked)
 
 
@@ -67,7 +67,7 @@ def scores_of(
     """The same of iterations whose truth is known.
 
     Args:
-        rows: as of :func:`timed`, with ``label`` (null: unknown, and not scored) and the columns of :func:`located`.
+        rows: as of :func:`timed_iterations`, with ``label`` (null: unknown, not scored) and the columns of :func:`locate`.
         lost: from :func:`losses`.
         plan: what the oracle reads.
         asked: the predictors, by level.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from analysis.measures.labels import case_labels, strategy_labels
-from analysis.measures.prediction_labels import labelled_windows, losses, timed, truth
+from analysis.measures.prediction_labels import labelled_windows, losses, timed_iterations, truth
 from analysis.records.load import Run
 from predictors.backtest import backtest
 from predictors.oracle import PlannedWindow
@@ -68,7 +68,7 @@ def _setting(word: str, pair: str) -> tuple[str, Any]:
 
 def received(run: Run) -> bool:
     """Whether the record says what iterations received."""
-    return bool(timed(run)["cpu_frac"].notna().any())
+    return bool(timed_iterations(run)["cpu_frac"].notna().any())
 
 
 def without_resources(asked: list[Asked], text: str | None) -> list[Asked]:
@@ -94,7 +94,7 @@ def tagged(runs: Sequence[Run], asked: Sequence[Asked], labels: str, tolerance_f
     groups = [", ".join(filter(None, pair)) for pair in zip(strategy_labels(metas), case_labels(metas), strict=True)]
     names = [str(run.meta.get("run_id", run.path.name)) for run in runs]
     for run, name, group in zip(runs, names, groups, strict=True):
-        rows, plan = timed(run), labelled_windows(run, labels)
+        rows, plan = timed_iterations(run), labelled_windows(run, labels)
         reading = [each.text for each in asked if each.name == ORACLE]
         if not len(plan) and (labels != "realised" or reading):
             cure = "leave it out of --predictors" if labels == "realised" else "choose --labels realised"
@@ -117,6 +117,6 @@ def planned_windows(plan: pd.DataFrame) -> list[PlannedWindow]:
 
 
 def observed(rows: pd.DataFrame) -> list[tuple[float, Observation]]:
-    """The rows of :func:`timed` as :func:`predictors.backtest` takes them: (start in seconds, observation)."""
+    """Pairs (start in seconds, observation) of rows of :func:`timed_iterations`, as :func:`predictors.backtest` takes them."""
     columns = zip(*(rows[name].tolist() for name in ("begun_s", *Observation._fields)), strict=True)
     return [(begun_s, Observation(*rest)) for begun_s, *rest in columns]

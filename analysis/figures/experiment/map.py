@@ -108,7 +108,7 @@ def draw_map(axes: Axes, cells: Sequence[Cell], rows: list[str], columns: list[s
     axes.imshow(
         np.ma.masked_invalid(doublings(cells, rows, columns)), cmap=COLOURS, vmin=-REACH, vmax=REACH, aspect="auto"
     )
-    harmed = [(columns.index(c.straggler), rows.index(c.strategy)) for c in cells if c.harmed]
+    harmed = [(columns.index(c.straggler), rows.index(c.strategy)) for c in cells if c.is_harmful]
     if dots and harmed:
         axes.plot(*zip(*harmed, strict=True), ".", color="black", markersize=2.2)
     axes.set_xticks(range(len(columns)), [name.replace("_", " ") for name in columns], rotation=90, fontsize=6.5)

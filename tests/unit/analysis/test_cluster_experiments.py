@@ -332,7 +332,7 @@ def test_a_rate_until_the_target(tmp_path: Path) -> None:
 
 def test_what_is_converged_to_is_the_mean_of_the_last_fifth(tmp_path: Path) -> None:
     run = digest(load_cluster(written(tmp_path / "run", a=LATE, b=RISING)))
-    assert run.learning.settled() == pytest.approx({"a": 0.7, "b": 0.8})
+    assert run.learning.converged_values() == pytest.approx({"a": 0.7, "b": 0.8})
     assert CLUSTER_MEASURES["converged_metric_mean"](run) == pytest.approx(0.75)
     assert CLUSTER_MEASURES["perplexity_mean"](run) == pytest.approx((exp(0.3) + exp(0.2)) / 2)
     assert run.learning.reached_s({"a": 0.5}) == pytest.approx({"a": 4.0, "b": float("nan")}, nan_ok=True)
