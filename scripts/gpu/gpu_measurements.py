@@ -14,7 +14,7 @@ from typing import NamedTuple
 from analysis.experiments.measures import idle_frac
 from analysis.measures.work import STRAGGLER_FRAC, with_samples
 from analysis.records.load import Run
-from stragglab.grids.grid import QUIET, quoted
+from stragglab.grids.grid import QUIET, quote
 
 FIDELITY, SATURATION, SHARES = PARTS = ("fidelity", "saturation", "shares")
 """Parts that can be measured by themselves, most wanted first."""
@@ -65,7 +65,7 @@ def common(device: str, data: Path) -> list[str]:
     size = SIZES[device]
     task = "workload.task"
     return [
-        *("workload=resnet20_cifar10", f"{task}.data_dir={quoted(data)}", f"{task}.width={size.width:g}"),
+        *("workload=resnet20_cifar10", f"{task}.data_dir={quote(data)}", f"{task}.width={size.width:g}"),
         *(f"+{task}.dataset.verify=false", f"{task}.dataset.augment=false", "workload.optimizer.lr=0.01"),
         *("workload.target=null", "workload.convergence=null", "eval_every_s=null", "checkpoint_every_s=null"),
         *("cluster.device=null", "topology.num_servers=1", "topology.transport=shm", "max_time_s=120", *QUIET),
@@ -99,7 +99,7 @@ def part_of(name: str) -> str:
 
 def virtual_jobs(device: str, data: Path, costs: Path) -> dict[str, list[str]]:
     """The same jobs on a virtual clock, by the cost model of this device."""
-    base = [*common(device, data), "runtime=virtual", "backend=none", f"cluster.costs={quoted(costs)}"]
+    base = [*common(device, data), "runtime=virtual", "backend=none", f"cluster.costs={quote(costs)}"]
     return {f"virtual_{name}": [*base, *words] for name, words in predicted_jobs(device, live=False).items()}
 
 
@@ -108,7 +108,7 @@ def predicted_jobs(device: str, *, live: bool) -> dict[str, list[str]]:
     size = SIZES[device]
     job = [*_batch(size.each[2]), *_epochs(size.epochs)]
     target = "device:0" if live else "worker:*"  # all workers use that device; virtual ones have one each
-    hog = ["straggler=gpu_hog", f"straggler.left_frac={LEFT_FRAC}", f"straggler.targets=[{quoted(target)}]"]
+    hog = ["straggler=gpu_hog", f"straggler.left_frac={LEFT_FRAC}", f"straggler.targets=[{quote(target)}]"]
     return {
         "bsp": ["strategy=bsp", *job, CALM],
         "asp": ["strategy=asp_even", *job, CALM],

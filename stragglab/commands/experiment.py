@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
         if asked.list:
             show_list(console)
             return
-        specs = asked_for(asked)
+        specs = specs_asked_for(asked)
         recorded = any(spec.has_records or spec.times_only for spec in specs.values())
         asked.commit = None if asked.redraw or not recorded else commit_of(asked, console)
         if failed := run_all(specs, asked, console, runner):
@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
     return answer("experiment", lambda: parse(words), work, SpecError, LedgerError)
 
 
-def asked_for(asked: argparse.Namespace) -> dict[str, Spec]:
+def specs_asked_for(asked: argparse.Namespace) -> dict[str, Spec]:
     """The experiments, by name, or the parts of them; raises :class:`ConfigError` if nothing is left."""
     known = known_specs()
     whole = {name: load_spec(known[name]) for name in asked.names}
@@ -135,7 +135,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     refuse_unwritable_folder("--pages", asked.pages)
     refuse_unwritable_folder("-o", asked.out)
     known = known_specs()
-    asked.names = [name for pattern in asked.names for name in expanded(pattern, known)]
+    asked.names = [name for pattern in asked.names for name in expand(pattern, known)]
     for name in asked.names:
         ours = (
             *GRID,
@@ -160,7 +160,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     return asked
 
 
-def expanded(pattern: str, known: dict[str, Path]) -> list[str]:
+def expand(pattern: str, known: dict[str, Path]) -> list[str]:
     """The names of the experiments that match a pattern."""
     if "=" in pattern:
         refuse(f"{pattern}: an experiment has its settings in conf/experiment/NAME.yaml; --only chooses a part of it")

@@ -31,12 +31,12 @@ from stragglab.grids.experiments import (
     names_in_records,
     of_paper,
     read_records,
-    tabulated,
+    results_of_table,
 )
 from stragglab.grids.fidelity import compare_clocks
 from stragglab.grids.grid import JobFailed, Runner, record_of
 from stragglab.grids.of_experiment import write_compared
-from stragglab.grids.rows import counted_results, make_rows
+from stragglab.grids.rows import results_that_count, make_rows
 from stragglab.grids.times import time_cells
 from stragglab.terminal.paper_figures import form_of
 from stragglab.terminal.sheets import TEXTS, print_sheet
@@ -87,9 +87,9 @@ def report_one(spec: Spec, asked: argparse.Namespace, console: Console, times: p
     whole = spec == load_spec(known_specs()[spec.name])
     partial = not (whole and of_paper(spec))
     if spec.table is not None:
-        results = tabulated(spec)
+        results = results_of_table(spec)
     elif spec.keep_rows:
-        found, seeds = counted_results(spec, asked)
+        found, seeds = results_that_count(spec, asked)
         whole = whole and seeds
         if found is None:
             console.print(f"{spec.name}: no run has a row that counts, so there is nothing to show", soft_wrap=True)

@@ -31,7 +31,7 @@ OURS = {*CASE, "seed", "runtime", "cluster", "cluster.costs", "draw", "view", "h
 """Settings that a comparison chooses itself."""
 
 
-def chosen(spec: Spec, asked: argparse.Namespace) -> Spec:
+def choose_cases(spec: Spec, asked: argparse.Namespace) -> Spec:
     """The experiment with the cases, seeds and settings that were asked for; all combinations of what is named."""
     sides = [side for side in spec.axes[SIDE] if side in ("virtual", "slowed")]
     spec = narrow(spec, asked.seeds, {SIDE: sides} if asked.only else {})

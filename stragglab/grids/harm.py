@@ -39,7 +39,7 @@ def whole() -> Spec:
     return load_spec(SPECS / "harm.yaml")
 
 
-def chosen(asked: argparse.Namespace) -> Spec:
+def choose_cells(asked: argparse.Namespace) -> Spec:
     """The experiment with the levels and settings that were asked for, and BSP, which has no setting of a strategy."""
     spec, settings = whole(), {"workers": "cluster.num_workers", "straggler": "straggler", "strategy": "strategy"}
     others = tuple(name for name in asked.strategies if name != REFERENCE)
@@ -81,13 +81,13 @@ def jobs_of(asked: argparse.Namespace, console: Console) -> pd.DataFrame:
     """A row per job, with BSP's time in a column of its own; of a page also those that its CSV has of other cells."""
     if asked.redraw:
         return pd.read_csv(asked.report.with_suffix(".csv"))
-    spec = chosen(asked)
+    spec = choose_cells(asked)
     runs = time_cells(spec, asked.out, asked, console)
     jobs = runs.assign(bsp_s=base_of(spec, runs), workers=runs["workers"].astype(int))[COLUMNS]
-    return merged(jobs, asked.report.with_suffix(".csv")) if asked.report else jobs
+    return merge(jobs, asked.report.with_suffix(".csv")) if asked.report else jobs
 
 
-def merged(jobs: pd.DataFrame, path: Path) -> pd.DataFrame:
+def merge(jobs: pd.DataFrame, path: Path) -> pd.DataFrame:
     """The jobs, and the other cells' jobs from the file, in the order of the grid."""
     if path.exists():
         old, keys = pd.read_csv(path), pd.MultiIndex.from_frame(jobs[CELL])

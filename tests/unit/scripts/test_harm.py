@@ -25,7 +25,7 @@ from runtime.run.checks.job import check_job
 from runtime.run.job import run_job
 from runtime.run.timing import outcome_of_job
 from stragglab.commands import harm as script
-from stragglab.grids.harm import COLUMNS, merged, report, whole
+from stragglab.grids.harm import COLUMNS, merge, report, whole
 
 pytestmark = pytest.mark.usefixtures("same_code")
 PAGE_CSV = script.ROOT / "docs" / "harm.csv"
@@ -228,7 +228,7 @@ def test_the_page_is_drawn_again_without_a_job(tmp_path: Path) -> None:
     jobs_of(rows).assign(workers=16).to_csv(page.with_suffix(".csv"), index=False)
     assert script.main(["--redraw", "--report", str(page), "-o", str(tmp_path / "out")]) == 0
     assert "| asp | 0.50 |" in page.read_text()
-    again = merged(jobs_of([("asp", 0, "done", 8.0)]).assign(workers=16), page.with_suffix(".csv"))
+    again = merge(jobs_of([("asp", 0, "done", 8.0)]).assign(workers=16), page.with_suffix(".csv"))
     assert again.set_index("strategy")["jct_s"].to_dict() == {"bsp": 10.0, "asp": 8.0, "ssp": 9.0, "first_k": 9.5}
     front = pd.read_csv(tmp_path / "images" / "grid_front.csv")
     assert dict(zip(front["strategy"], front["jct_ratio"], strict=True)) == {"asp": 0.5, "ssp": 0.9}, (
