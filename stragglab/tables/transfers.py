@@ -201,10 +201,10 @@ def replicas_row(cell: Cell) -> dict[str, object]:
             wanted = to_replicate(lag, float(np.linalg.norm(change)), DIV_MAX)
             for _ in range(min(wanted, len(missing))):
                 replica.apply(missing.pop(0))
-                lag = lag.replicated()
+                lag = lag.after_replication()
         server.apply(change)
         missing.append(change)
-        lag = lag.applied(float(np.linalg.norm(change)))
+        lag = lag.after_update(float(np.linalg.norm(change)))
         if system == "swapped" and len(missing) == 2:
             replica.apply(missing.pop(1))
             replica.apply(missing.pop(0))

@@ -93,7 +93,7 @@ class BrainPlanner:
 
     def settled(self, t: float, granted: bool, given: Mapping[NodeId, Given]) -> None:
         if self.brain.under_way:
-            self.brain.settled(t, granted)
+            self.brain.settle(t, granted)
 
     def log_state(self) -> State:
         return {"stage": str(self.brain.stage)}

@@ -41,7 +41,7 @@ class LearningRows(NamedTuple):
     weights: Floats
 
 
-def costed_rows(rows: Rows, seconds: Sequence[float], *, measured: bool) -> Costed:
+def sample_of_rows(rows: Rows, seconds: Sequence[float], *, measured: bool) -> Costed:
     """A sample of modes with these rows and seconds per unit of progress: STAR-H's estimates or measured ones.
 
     A mode counts the less, the worse it is than the best of them: how bad the bad ones are changes no decision.

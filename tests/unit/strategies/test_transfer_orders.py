@@ -176,7 +176,7 @@ def test_transfers_tell_of_uplinks() -> None:
     assert links.links([0]) == {"host:0": pytest.approx(80.0), SERVERS: 80.0}
     links = bandwidths()
     assert links.links([1, 2]) == {"host:1": 40.0, "worker:2": 60.0, SERVERS: 80.0}
-    links.placed(2, "host:1")
+    links.place(2, "host:1")
     assert links.path(2) == links.path(1)
     assert links.links([1, 2]) == {"host:1": 40.0, SERVERS: 80.0}
 
@@ -240,10 +240,10 @@ def test_the_bound_is_above_the_distance_of_two_optimizers_of_torch(
         if of_server:
             gradient = torch.randn(3, generator=chance, dtype=torch.float64)
             missing.append(gradient)
-            models[0].grad, lag = gradient, lag.applied(rate * float(gradient.norm()))
+            models[0].grad, lag = gradient, lag.after_update(rate * float(gradient.norm()))
             server.step()
         elif missing:
-            models[1].grad, lag = missing.pop(0), lag.replicated()
+            models[1].grad, lag = missing.pop(0), lag.after_replication()
             replica.step()
         assert float((models[0] - models[1]).detach().norm()) <= lag.bound * (1 + 1e-9) + 1e-12
 
@@ -259,9 +259,9 @@ def test_just_as_many_go_to_the_replica_as_the_bound_needs(
 ) -> None:
     lag = Lag(momentum=momentum, norms=tuple(norms), carried=1.0)
     count = to_replicate(lag, after, div_max)
-    bounds = [(lag := lag.applied(after)).bound]
+    bounds = [(lag := lag.after_update(after)).bound]
     while lag.norms:
-        bounds.append((lag := lag.replicated()).bound)
+        bounds.append((lag := lag.after_replication()).bound)
     assert bounds[count] <= div_max or count == len(norms) + 1
     assert all(bound > div_max for bound in bounds[:count])
 
