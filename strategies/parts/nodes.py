@@ -36,7 +36,7 @@ class Pause:
         self.withheld |= {command.worker for command in commands if isinstance(command, Compute)}
         return [command for command in commands if not isinstance(command, Compute)]
 
-    def gone(self, worker: int) -> None:
+    def forget(self, worker: int) -> None:
         """Remove a worker whose process is lost: when it returns, the gate decides again."""
         self.withheld.discard(worker)
 

@@ -74,7 +74,7 @@ class Deciding(DecisionSettings, ABC):
                 self._measuring.forget()
                 self._spacing.reset()
                 if isinstance(event, Lost):
-                    self._pause.gone(event.worker)
+                    self._pause.forget(event.worker)
             case Restored():
                 self._measuring.forget(event.version)
                 self._pause = Pause()

@@ -165,7 +165,7 @@ class SyncThenAsync(SwitchSettings):
         self._updated = False
         match event:
             case Lost():
-                self._pause.gone(event.worker)
+                self._pause.forget(event.worker)
             case Restored():
                 del self._trained[event.version + 1 :]
                 if self.switch == "restart" and self._gate.together != self._wants_sync():

@@ -163,7 +163,7 @@ class OptimusPlanner:
         self.remaining.count()
         self.speedometer.count(self._t)
 
-    def settled(self, t: float, granted: bool, given: Mapping[NodeId, Given]) -> None:
+    def end_decision(self, t: float, granted: bool, given: Mapping[NodeId, Given]) -> None:
         """The job has its new size, or keeps the old one."""
         if self._target is not None and not granted:
             self._denied.add(self._target)

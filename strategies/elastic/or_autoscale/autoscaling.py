@@ -207,7 +207,7 @@ class AutoscalingPlanner:
             self.autoscaler.observe(self._samples, self._t - self._since_s)
             self._begin_iteration(self._t)
 
-    def settled(self, t: float, granted: bool, given: Mapping[NodeId, Given]) -> None:
+    def end_decision(self, t: float, granted: bool, given: Mapping[NodeId, Given]) -> None:
         """These workers are present now; one that was not replaced is measured from the beginning, too."""
         for change in self._under_way:
             if isinstance(change, Replace):

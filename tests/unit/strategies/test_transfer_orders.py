@@ -16,7 +16,7 @@ from strategies.mlfabric.bandwidths import SERVERS, Bandwidths
 from strategies.mlfabric.fluid import Reservations, Slot, Update, fair_finishes, fair_rates, solo_s
 from strategies.mlfabric.order import Aggregator, group, plan
 from strategies.mlfabric.replicas import Lag, to_replicate
-from strategies.parts.sending.subtrees import Tree, build, going_direct, moved
+from strategies.parts.sending.subtrees import Tree, build, going_direct, has_moved
 from strategies.protocol import Started
 from tests.support.examples import examples
 from tests.support.reference_fluid import Demand
@@ -292,9 +292,9 @@ def test_everyone_is_in_the_tree_once_and_nobody_has_too_many_children(
 
 def test_when_the_tree_is_built_again_and_who_goes_direct() -> None:
     built = {0: 0.010, 1: 0.020}
-    assert not moved(built, {0: 0.0119, 1: 0.0161})
-    assert moved(built, {0: 0.0121, 1: 0.020})
-    assert moved(built, {0: 0.010})
+    assert not has_moved(built, {0: 0.0119, 1: 0.0161})
+    assert has_moved(built, {0: 0.0121, 1: 0.020})
+    assert has_moved(built, {0: 0.010})
     tree = Tree({0: None, 1: 0, 2: 0, 3: 1})
     assert going_direct(tree, {0: 1.0, 1: 1.4, 2: 1.6, 3: 1.5}, wait_s=0.5) == {2}
     assert going_direct(tree, {0: 1.0, 1: 1.4}, wait_s=0.5) == {2, 3}
