@@ -50,7 +50,7 @@ from stragglab.tables.delayed_sgd import delayed_sgd
 from stragglab.tables.dropcompute import dropcompute
 from stragglab.tables.predictor_rates import RatesOf, fitted_files, rates_of, choose_settings
 from stragglab.tables.transfers import delays, groups, replicas, transfers
-from stragglab.vouching.fitted_since import fitted_since
+from stragglab.vouching.fitted_since import is_refitted
 
 SPECS = ROOT / "conf" / "experiment"
 DIRTY = "-dirty"
@@ -239,7 +239,7 @@ def current(path: Path, composed: Callable[[], dict[str, Any]], commit: str | No
         said, config = load_yaml(path / ".hydra" / "config.yaml"), composed()
     except Unreadable:  # it is made again
         return None
-    if not isinstance(said, dict) or plain(said) != config or fitted_since(run.meta.get("fitted") or (), config):
+    if not isinstance(said, dict) or plain(said) != config or is_refitted(run.meta.get("fitted") or (), config):
         return None
     if run.meta["runtime"] != "virtual" or isinstance(run, Cluster):  # each job of a cluster has its own cost model
         return run

@@ -32,7 +32,7 @@ from stragglab.grids.experiments import DIRTY, check, claims_of, composed_words,
 from stragglab.grids.forks import processors, run_here
 from stragglab.grids.grid import QUIET, JobFailed, Runner, fill, run_child
 from stragglab.grids.idleness import others_frac, read_spent
-from stragglab.vouching.fitted_since import fitted_since
+from stragglab.vouching.fitted_since import is_refitted
 
 ROWS = "rows"
 """Name of the folder of such files, next to the pages."""
@@ -106,7 +106,7 @@ def counts(wanted: Wanted, row: Row | None) -> bool:
     """Whether a row is of this run's settings, and was measured on a machine without other work."""
     if row is None or row["settings"] != wanted.settings or (row["runtime"] == "live" and is_busy(row)):
         return False
-    if fitted_since(json.loads(row["fitted"]), wanted.config):
+    if is_refitted(json.loads(row["fitted"]), wanted.config):
         return False
     live = wanted.runtime == "live"
     return live or load_costs(wanted.config["cluster"]["costs"]).is_of(row["calibration"])

@@ -120,7 +120,7 @@ class Bandwidths:
         """Seconds of a transfer with the worker's uplink for itself."""
         return num_bytes / self._rate(self._uplink(worker))
 
-    def took(self, worker: int, planned_s: float, send_s: float) -> None:
+    def note_time(self, worker: int, planned_s: float, send_s: float) -> None:
         """A transfer of this worker took ``send_s`` instead of ``planned_s``: its uplink is slower by that.
 
         A transfer within a server's host says nothing about a link.

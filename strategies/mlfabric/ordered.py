@@ -329,7 +329,7 @@ class OrderedGate(TransferSettings):
         for grad_id in arrived.grad.members:
             self._expected.end(grad_id)
         planned_s = self._expected.end(arrived.grad.id)
-        self._links.took(arrived.grad.worker, planned_s, arrived.timings.send_s)
+        self._links.note_time(arrived.grad.worker, planned_s, arrived.timings.send_s)
 
     def _forget_kept(self, grad: Grad) -> None:
         if self._replicas is not None:

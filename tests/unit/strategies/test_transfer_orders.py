@@ -166,13 +166,13 @@ def bandwidths() -> Bandwidths:
 
 def test_transfers_tell_of_uplinks() -> None:
     links = bandwidths()
-    links.took(1, planned_s=1.0, send_s=2.0)
+    links.note_time(1, planned_s=1.0, send_s=2.0)
     assert links.links([1]) == {"host:1": 30.0, SERVERS: 80.0}
     _, of_aggregators = links.aggregators(1)
     assert of_aggregators == {"into host:1": 30.0, "host:1": 30.0}
     # It takes next to no time: as a rate that would be more than any number
     links = bandwidths()
-    links.took(0, planned_s=1.0, send_s=1e-320)
+    links.note_time(0, planned_s=1.0, send_s=1e-320)
     assert links.links([0]) == {"host:0": pytest.approx(80.0), SERVERS: 80.0}
     links = bandwidths()
     assert links.links([1, 2]) == {"host:1": 40.0, "worker:2": 60.0, SERVERS: 80.0}
