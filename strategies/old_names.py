@@ -80,7 +80,7 @@ MOVED: dict[str, str] = {
     ),
     "zeno_pp": "screens.descent=strategy",
 }
-"""By the package in which modules are now: their old names. The last part is kept, or follows after ``=``."""
+"""Old names of modules, by the package in which they are now. The last part is kept, or follows after ``=``."""
 SCATTERED: dict[str, tuple[str, ...]] = {
     "gates": (
         "parts.gates",

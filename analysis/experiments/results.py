@@ -34,7 +34,7 @@ from analysis.records.provenance import caption
 VALUE, RATIO = "value", "ratio"
 """How a paper says a value: by itself, or by its ratio to another."""
 Rates = Callable[[Run], Mapping[str, Mapping[str, float]]]
-"""Of a run: by the level of every predictor its rates of right and wrong tags."""
+"""A function from a run to the rates of right and wrong tags of every predictor, by its level."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from analysis.records.load import Run
 
 Row = dict[str, str]
 BUSY_FRAC = 0.05
-"""Of the machine's processor time: with more for other programs, a run on it was not alone."""
+"""Share of the machine's processor time: with more for other programs, a run on it was not alone."""
 ABOUT = {
     **{name: ("job", name) for name in ("workload", "straggler", "backend", "collective", "num_workers")},
     **{name: ("job", name) for name in ("num_servers", "global_batch_samples", "metric", "higher_is_better")},

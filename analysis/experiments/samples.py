@@ -15,7 +15,7 @@ from analysis.measures.cluster.learning import LOSS
 from analysis.measures.cluster.straggling import Straggling
 
 COLUMNS = ("group", "value", "count")
-"""Of a distribution: a part of it, a value, and how often it is there."""
+"""A part of a distribution, a value, and how often it is there."""
 SERVERS = tuple(f"servers={number}" for number in range(4))
 Sample = Callable[[Digest], pd.DataFrame]
 OfIterations = Callable[[Straggling], pd.DataFrame]
@@ -48,7 +48,7 @@ def _groups_of_kinds(frame: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFr
 
 
 def _deviations(found: Straggling) -> pd.DataFrame:
-    """Of the slowest worker: by whole iterations, and by each step (STAR, figure 1)."""
+    """Deviations of the slowest worker: by whole iterations, and by each step (STAR, figure 1)."""
     steps = _groups_of_kinds(found.others, {f"{name}_deviation": name for name in STEPS})
     return pd.concat([_groups_of_kinds(found.deviations, {"iteration": "iteration"}), steps], ignore_index=True)
 
@@ -100,7 +100,7 @@ SAMPLES: dict[str, Sample] = {
     "host_link": _host_use("link"),
     "deviations_by_servers": _of_iterations(_kinds({name: name for name in SERVERS}, "deviations")),
 }
-"""By the names that ``figure.shows`` uses (``cdf``)."""
+"""Distributions by the names that ``figure.shows`` uses (``cdf``)."""
 
 
 def single_values(values: Sequence[float], measure: str) -> pd.DataFrame:

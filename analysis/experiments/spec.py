@@ -77,7 +77,7 @@ class Shown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scale: float = 1.0
     log: bool = False
     ends: tuple[float, float] | None = None
-    """Of the axis, in the plotted unit; null: by the data."""
+    """Ends of the axis, in the plotted unit; null: by the data."""
     claims: str = ""
     """The measure whose claims are marked, if it is another."""
     groups: dict[str, str] = {}

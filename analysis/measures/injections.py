@@ -182,7 +182,7 @@ def _on_device(run: Run) -> dict[int, frozenset[int]]:
 
 
 def workers_of(run: Run, targets: Iterable[str]) -> dict[str, frozenset[int]]:
-    """By target of the plan the workers in it: itself, those on its GPU or host or hosts; none for a server.
+    """The workers in each target of the plan: itself, those on its GPU or host or hosts; none for a server.
 
     Of a part of a worker, that worker.
     """

@@ -10,7 +10,7 @@ from strategies.parts.hooks import Deciding, Learning, Tick
 from strategies.protocol import AnyCommand, AnyEvent, Compute, Restored, Scheduling, ServerLost, Started, Wake, Woke
 
 TOO_EARLY_S = 1e-3
-"""By how much a timer may fire early: a clock may round."""
+"""Seconds that a timer may fire early: a clock may round."""
 MIN_PERIOD_S = 0.001
 """Shortest time between two decisions; with less, a job would do nothing else."""
 

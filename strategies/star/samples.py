@@ -89,7 +89,7 @@ def learning_rows(decisions: Sequence[Costed]) -> LearningRows:
 
 
 def regret_of(costed: Costed, corrections: Floats) -> float:
-    """By how much the mode with the least corrected estimate takes longer than the best one, as a fraction of that."""
+    """How much longer the mode with the least corrected estimate takes than the best one, as a fraction of that."""
     log_s = costed.log_s + costed.targets
     chosen = int(np.argmin(costed.log_s + corrections))
     return float(np.exp(log_s[chosen] - log_s.min()) - 1.0)

@@ -38,7 +38,7 @@ def marginal_gain(old_workers: int, old_rate: float, new_workers: int, new_rate:
 
 @dataclass(kw_only=True)
 class Autoscaling:
-    """By how much a job grows, and how much that must help; values come from DLRover's comparison where it has any.
+    """How much a job grows, and how much that must help; values come from DLRover's comparison where it has any.
 
     Attributes:
         cores_total: of all workers and servers together; no size that exceeds it is tried.
