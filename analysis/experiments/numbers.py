@@ -35,7 +35,9 @@ def numbers(results: Results) -> tuple[list[str], list[list[str]]]:
     rows = []
     for levels, group in results.runs.groupby(axes, sort=False):
         cell = dict(zip(axes, levels, strict=True))
-        texts = [text for measure in wanted.columns for text in measure_texts(group, results.runs, cell, measure, wanted)]
+        texts = [
+            text for measure in wanted.columns for text in measure_texts(group, results.runs, cell, measure, wanted)
+        ]
         rows.append([*cell.values(), *texts])
     return heads, rows
 

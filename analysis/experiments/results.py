@@ -19,7 +19,7 @@ from analysis.claims.ledger import Claim
 from analysis.claims.related import Ends, extend_by_ratios
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES, digest, paired_ratio
 from analysis.experiments.measures import MEASURES, gain_after, scores
-from analysis.experiments.samples import single_values, pool, sample
+from analysis.experiments.samples import pool, sample, single_values
 from analysis.experiments.spec import ALL_LEVELS, OF_SHOWS, PAIRED, PREDICTOR, Cell, Shown, Spec
 from analysis.measures import targets
 from analysis.measures.cluster.learning import Learning, common_losses, mean_tta_s
@@ -149,7 +149,12 @@ def measure_sets(spec: Spec, runs: Sequence[tuple[Cell, Cluster]]) -> tuple[pd.D
         times[cell.name] = run.times
         if spec.target:
             learnt[cell.name] = run.learning
-        about = {"runtime": cluster.meta["runtime"], "calibration": "", "plan_sha256": None, "completed": run.is_complete}
+        about = {
+            "runtime": cluster.meta["runtime"],
+            "calibration": "",
+            "plan_sha256": None,
+            "completed": run.is_complete,
+        }
         found = {name: CLUSTER_MEASURES[name](run) for name in spec.measures}
         rows.append({**cell.levels, "seed": cell.seed, **about, **found})
         if wanted:

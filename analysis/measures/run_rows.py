@@ -135,7 +135,9 @@ def warnings_of(runs: Rows, shown: Callable[[str], str] = str) -> list[str]:
             found.append(f"seed {seed}{where}: {len(plans)} different plans; such runs are not paired")
     for (case,), group in group_rows(runs, "case").items():
         where = f"{case}: " if case else ""
-        found += few_seeds([seeds(own) for own in group_rows(group, "strategy").values()], f"{where}strategies ran", where)
+        found += few_seeds(
+            [seeds(own) for own in group_rows(group, "strategy").values()], f"{where}strategies ran", where
+        )
     for (case, strategy), group in group_rows(runs, *CELL).items():
         where = f" ({case})" if case else ""
         alike = together((stored_warnings(row) for row in group), "runs")

@@ -38,7 +38,15 @@ def warnings_of_run(run: Run, injected: pd.DataFrame) -> list[Warned]:
     ``injected``: its :func:`disturbances_of`.
     """
     own = [Warned(run.finished.warning)] if run.finished and run.finished.warning else []
-    parts = (_overruns(run), _sleeps(run, injected), _missed_levels(run), _late(run), _hogs(run), _short(run), _notes(run))
+    parts = (
+        _overruns(run),
+        _sleeps(run, injected),
+        _missed_levels(run),
+        _late(run),
+        _hogs(run),
+        _short(run),
+        _notes(run),
+    )
     broken = [Warned(f"integrity: {problem}") for problem in run.integrity.problems]
     return [*own, *(found for part in parts for found in part), *broken]
 

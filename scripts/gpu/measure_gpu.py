@@ -99,7 +99,9 @@ def measure(part: str, device: str, out: Path, console: Console, runner: Runner)
         console.print(f"left out: unequal shares: {PROGRAM} is not installed")
         return
     jobs = {name: job for name, job in live_jobs(device, images).items() if part_of(name) == part}
-    runs = fill(jobs, {name: stored_record(name, job, out) for name, job in jobs.items()}, out, console, runner, live=True)
+    runs = fill(
+        jobs, {name: stored_record(name, job, out) for name, job in jobs.items()}, out, console, runner, live=True
+    )
     if part != FIDELITY:
         return
     costs = out / "costs.yaml"

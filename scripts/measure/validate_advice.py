@@ -32,7 +32,7 @@ from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from runtime.run.streams import run_program
 from stragglab.commands import advise
 from stragglab.grids.advice import jct_of
-from stragglab.grids.advising import prepare, diagnose
+from stragglab.grids.advising import diagnose, prepare
 from stragglab.grids.answering import answer
 from stragglab.grids.choices import choices
 from stragglab.grids.grid import GRID, QUIET, Runner, fill, quote, run_child, stored_record

@@ -33,7 +33,7 @@ from runtime.errors import FAILED, ConfigError, print_error, refuse
 from runtime.house import NAME
 from runtime.record.progress import Progress, counted, said_late
 from runtime.run.probing import refuse_unwritable_folder
-from stragglab.grids.advising import BATCH, NO_RANKS, RESTART_S, advise, not_ranked, refuse_unknown, diagnose
+from stragglab.grids.advising import BATCH, NO_RANKS, RESTART_S, advise, diagnose, not_ranked, refuse_unknown
 from stragglab.grids.forks import processors
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _answer_of_operators(asked: argparse.Namespace) -> int:
     from analysis.logs.step_log import LogError
     from analysis.reports.timeline import trace_of
     from stragglab.tables import hybrid_cures
-    from stragglab.tables.what_if import lines, sheets, read_job
+    from stragglab.tables.what_if import lines, read_job, sheets
     from stragglab.terminal.sheets import print_sheet
 
     console = Console(highlight=False)

@@ -56,7 +56,14 @@ from runtime.record.progress import counted
 from runtime.run.probing import refuse_unwritable_folder
 from stragglab.running import RunFailed
 from stragglab.running import run as run_job
-from stragglab.tables.predictor_scores import ORACLE, check_tolerance, parse, records_receptions, tag_rows, without_resources
+from stragglab.tables.predictor_scores import (
+    ORACLE,
+    check_tolerance,
+    parse,
+    records_receptions,
+    tag_rows,
+    without_resources,
+)
 from stragglab.terminal.finding import readable
 from stragglab.terminal.lists import number_of
 from stragglab.terminal.sheets import print_titled

@@ -36,7 +36,7 @@ from stragglab.grids.experiments import (
 from stragglab.grids.fidelity import compare_clocks
 from stragglab.grids.grid import JobFailed, Runner, record_of
 from stragglab.grids.of_experiment import write_compared
-from stragglab.grids.rows import results_that_count, make_rows
+from stragglab.grids.rows import make_rows, results_that_count
 from stragglab.grids.times import time_cells
 from stragglab.terminal.paper_figures import form_of
 from stragglab.terminal.sheets import TEXTS, print_sheet

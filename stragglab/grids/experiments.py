@@ -48,7 +48,7 @@ from stragglab.grids.grid import QUIET, Runner, fill, quote, record_of, run_chil
 from stragglab.tables.coding import coding
 from stragglab.tables.delayed_sgd import delayed_sgd
 from stragglab.tables.dropcompute import dropcompute
-from stragglab.tables.predictor_rates import RatesOf, fitted_files, rates_of, choose_settings
+from stragglab.tables.predictor_rates import RatesOf, choose_settings, fitted_files, rates_of
 from stragglab.tables.transfers import delays, groups, replicas, transfers
 from stragglab.vouching.fitted_since import is_refitted
 

@@ -15,7 +15,7 @@ from analysis.experiments.results import Results, base_of
 from analysis.experiments.spec import Also, Spec, load_spec
 from analysis.figures.experiment.map import draw
 from analysis.files import write_file
-from analysis.measures.harm import CELL, REFERENCE, Reasons, cells_of, pair_with_bsp, idle_reasons, cells_without_reason
+from analysis.measures.harm import CELL, REFERENCE, Reasons, cells_of, cells_without_reason, idle_reasons, pair_with_bsp
 from analysis.reports.harm import page, tables
 from runtime.errors import FAILED
 from stragglab.grids.choices import choices

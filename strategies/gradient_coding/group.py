@@ -13,7 +13,7 @@ import numpy as np
 
 from strategies.gradient_coding.decoding import RESIDUAL, Mask
 from strategies.gradient_coding.draws import draws
-from strategies.gradient_coding.partitions import PARTS_PER_WORKER, default_parts, counts_by_time
+from strategies.gradient_coding.partitions import PARTS_PER_WORKER, counts_by_time, default_parts
 from strategies.gradient_coding.schemes import ONE_PART_EACH, Rated, build
 from strategies.gradient_coding.speeds import Pace
 from strategies.protocol import Part, split_evenly

@@ -436,7 +436,9 @@ class OrderedGate(TransferSettings):
             if slot.update.id not in self._sent and is_first:
                 sending_s = sum(end_s - start_s for start_s, end_s, _ in slot.segments)
                 shares = min(self.parallel_sends, 1 + self._expected.travelling)
-                self._expected.note_sent((slot.update.id,), t, (slot.finish_s - slot.start_s) * shares, sending_s * shares)
+                self._expected.note_sent(
+                    (slot.update.id,), t, (slot.finish_s - slot.start_s) * shares, sending_s * shares
+                )
                 yield self._send(slot.update.id)
 
     def _send(self, grad_id: int) -> Send:

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 
 from analysis.claims.answers import by_seed
 from analysis.claims.cells import cell_of
-from analysis.experiments.plotted import caption_of, panels, numbers_of_figure
+from analysis.experiments.plotted import caption_of, numbers_of_figure, panels
 from analysis.experiments.results import RATIO, VALUE, Results
 from analysis.experiments.spec import Drawing
 from analysis.figures.bars import HEIGHT, draw_bars, limit_of

@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from analysis.experiments.plotted import caption_of, panels, numbers_of_figure
+from analysis.experiments.plotted import caption_of, numbers_of_figure, panels
 from analysis.experiments.results import Results
 from analysis.figures.experiment.bars import draw_mark, paper_keys
 from analysis.figures.names import NO_NAMES, shown_name, shown_title

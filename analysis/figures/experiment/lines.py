@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from analysis.experiments.plotted import caption_of, panels, numbers_of_figure
+from analysis.experiments.plotted import caption_of, numbers_of_figure, panels
 from analysis.experiments.results import Results
 from analysis.figures.names import shown_name
 from analysis.figures.page import label_left, legend_above, new_panels, save, styled

@@ -195,7 +195,9 @@ def test_of_many_the_slowest_and_others_evenly_spaced() -> None:
     assert others.diff().dropna().between(60, 75).all(), "1,000 / 16, with slow ones between"
     assert caption_of(len(found), 1000).startswith(f"{MOST} of 1000 workers: the {MOST // 2} with")
     workers = [0, 1, 5, *range(7, MOST + 4)]  # few keep their numbers as heights
-    assert lane_heights(workers, iterations(dict.fromkeys(workers, 1.0))) == {worker: float(worker) for worker in workers}
+    assert lane_heights(workers, iterations(dict.fromkeys(workers, 1.0))) == {
+        worker: float(worker) for worker in workers
+    }
     assert caption_of(len(workers), len(workers)) == ""
 
 

@@ -101,7 +101,9 @@ def test_deviations_at_their_limits() -> None:
     nothing = dict.fromkeys(USUAL, 0.0)
     assert len(compare_workers(iterations([[nothing, {}]]))) == 0
     assert isnan(job_stragglers(compare_workers(iterations([[{"data_s": 0.0}, {}]])))["data_straggler_frac"])
-    found = job_stragglers(compare_workers(iterations([[{}, {}], [{"data_s": 0.5}, {}], [{}, {}], [{}, {"data_s": 0.25}]])))
+    found = job_stragglers(
+        compare_workers(iterations([[{}, {}], [{"data_s": 0.5}, {}], [{}, {}], [{}, {"data_s": 0.25}]]))
+    )
     assert (found["rise_frac"], found["fall_frac"]) == (pytest.approx(1 / 6), pytest.approx(1 / 6))
 
 

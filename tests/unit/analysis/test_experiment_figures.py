@@ -17,7 +17,7 @@ from matplotlib.text import Text
 from scipy import stats
 
 from analysis.claims.ledger import Claim
-from analysis.experiments.plotted import panels, numbers_of_figure
+from analysis.experiments.plotted import numbers_of_figure, panels
 from analysis.experiments.results import Results, measure_runs
 from analysis.experiments.spec import Drawing, cells, load_spec
 from analysis.figures import elastic

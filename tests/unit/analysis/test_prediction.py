@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 
 from analysis.figures.prediction import NAMES, group_title, predictor_name
 from analysis.measures.prediction import RATES, lead_summary, lead_times, rates, scores
-from analysis.measures.prediction_labels import losses, planned_labels, realised_labels, timed_iterations, truth, windows
+from analysis.measures.prediction_labels import (
+    losses,
+    planned_labels,
+    realised_labels,
+    timed_iterations,
+    truth,
+    windows,
+)
 from analysis.measures.work import STRAGGLER_FRAC, deviations
 from analysis.records.load import RecordError, Run, load_run
 from predictors.registry import STRAGGLER_PREDICTORS
@@ -241,7 +248,9 @@ def test_faults_are_the_plan_without_what_comes_by_turns(tmp_path: Path) -> None
         rows = timed_iterations(run)
         assert truth(run, rows, "plan").sum() == 2
         assert truth(run, rows, "faults").sum() == faults
-        assert list(truth(run, rows, "realised").fillna(False)) == list(realised_labels(rows, losses(run)).fillna(False))
+        assert list(truth(run, rows, "realised").fillna(False)) == list(
+            realised_labels(rows, losses(run)).fillna(False)
+        )
 
 
 def test_the_work_of_sequences_is_known_beforehand(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from analysis.fitting.thinning import thinned
 from analysis.logs.step_log import StepLog
 from analysis.measures.block_intervals import in_blocks, ratio_interval
 from analysis.measures.lateness import lateness
-from analysis.measures.ranking import Repeated, ranked_cure, rank_strategies, work_in_blocks
+from analysis.measures.ranking import Repeated, rank_strategies, ranked_cure, work_in_blocks
 from analysis.measures.slow_steps import slow_steps
 from analysis.measures.straggling import straggling
 

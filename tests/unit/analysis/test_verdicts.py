@@ -15,7 +15,16 @@ from analysis.claims.answers import Answer, answer
 from analysis.claims.judge import Verdict, judge, of_group
 from analysis.claims.ledger import Claim
 from analysis.experiments.numbers import DASH
-from analysis.experiments.page import front, many_alike, line_of_alike, ours_text, overview, paper_text, remarks, varying
+from analysis.experiments.page import (
+    front,
+    line_of_alike,
+    many_alike,
+    ours_text,
+    overview,
+    paper_text,
+    remarks,
+    varying,
+)
 from analysis.measures.small_samples import interval
 from tests.unit.analysis.test_claims import PAIR, claim, runs
 

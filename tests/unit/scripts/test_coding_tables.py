@@ -13,7 +13,7 @@ import torch
 from analysis.experiments.spec import Cell, cells, load_spec
 from stragglab.grids.experiments import TABLES
 from stragglab.tables import delayed_sgd
-from stragglab.tables.coding import CLUSTERS, SYSTEMS, code_of, every_set, decoding_times, row, speeds_of
+from stragglab.tables.coding import CLUSTERS, SYSTEMS, code_of, decoding_times, every_set, row, speeds_of
 from stragglab.tables.transfers import delays_row, groups_row, replicas_row, transfers_row
 from strategies.gradient_coding import Code
 

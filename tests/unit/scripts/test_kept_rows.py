@@ -23,7 +23,7 @@ from stragglab.grids import experiment_pages, rows
 from stragglab.grids.code import START, files_of, sha256_of_run
 from stragglab.grids.grid import record_of
 from stragglab.grids.idleness import Spent, others_frac
-from stragglab.grids.rows import Kept, results_that_count, counts, make_rows
+from stragglab.grids.rows import Kept, counts, make_rows, results_that_count
 from tests.support.cli import run_cli
 from tests.unit.analysis.test_fidelity import story, with_copies
 

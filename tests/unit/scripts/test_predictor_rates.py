@@ -14,7 +14,7 @@ from analysis.measures.prediction import RATES, alarms, scores
 from analysis.records.load import Run, load_run
 from analysis.records.sums import SUMS
 from stragglab.grids.experiments import SCORES, score_in_forks
-from stragglab.tables.predictor_rates import fitted_files, rates_of, score, choose_settings
+from stragglab.tables.predictor_rates import choose_settings, fitted_files, rates_of, score
 from stragglab.tables.predictor_scores import parse, tag_rows
 from tests.support.records import asp_story, bsp_story, disturbance
 from tests.unit.analysis.test_experiments import spec_of

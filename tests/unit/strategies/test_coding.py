@@ -27,7 +27,7 @@ from strategies.gradient_coding.matrices import (
     pack_groups,
     prune_groups,
 )
-from strategies.gradient_coding.partitions import counts, default_parts, counts_by_time, quotas, support
+from strategies.gradient_coding.partitions import counts, counts_by_time, default_parts, quotas, support
 from strategies.gradient_coding.schemes import Rated, best_of, rate
 from tests.support.examples import examples
 

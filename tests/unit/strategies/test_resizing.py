@@ -250,7 +250,7 @@ def test_native_tensorflow_stops_first() -> None:
         Order(Effect.LAUNCH, NEW),
     ]
     assert switch.holds
-    assert joined(switch) == [Order(Effect.MOVE, (*OLD, *NEW))]
+    assert join(switch) == [Order(Effect.MOVE, (*OLD, *NEW))]
     assert effects(switch.restore(30.0, [*OLD, *NEW])) == [Effect.RESUME, Effect.FINISHED]
 
 
@@ -258,7 +258,7 @@ def test_native_tensorflow_stops_first() -> None:
 def test_what_does_not_arrive_is_dropped(seamless: bool) -> None:
     switch = asked(seamless, busy=(NodeId.worker(0), NodeId.worker(1)), drain_s=5.0)
     if seamless:
-        joined(switch)
+        join(switch)
     start = 20.0 if seamless else 0.0
     assert switch.due_s == start + 5
     switch.end_work(start + 1, NodeId.worker(1))
