@@ -72,8 +72,8 @@ class Digest:
         return shared_use(self.cluster)
 
     @property
-    def is_complete(self) -> bool:
-        """Whether every job did."""
+    def is_done(self) -> bool:
+        """Whether every job has completed."""
         return bool(self.cluster.status == "done" and self.times["completed"].all())
 
 

@@ -35,14 +35,12 @@ def numbers(results: Results) -> tuple[list[str], list[list[str]]]:
     rows = []
     for levels, group in results.runs.groupby(axes, sort=False):
         cell = dict(zip(axes, levels, strict=True))
-        texts = [
-            text for measure in wanted.columns for text in measure_texts(group, results.runs, cell, measure, wanted)
-        ]
+        texts = [text for measure in wanted.columns for text in texts_of(group, results.runs, cell, measure, wanted)]
         rows.append([*cell.values(), *texts])
     return heads, rows
 
 
-def measure_texts(group: pd.DataFrame, runs: pd.DataFrame, cell: Cell, measure: str, wanted: Numbers) -> list[str]:
+def texts_of(group: pd.DataFrame, runs: pd.DataFrame, cell: Cell, measure: str, wanted: Numbers) -> list[str]:
     """The texts of one measure of one cell."""
     values = by_seed(group, {}, measure)
     texts = [with_interval(median_answer(values * wanted.scale.get(measure, 1.0))) + unreached_text(values)]

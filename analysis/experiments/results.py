@@ -149,12 +149,7 @@ def measure_sets(spec: Spec, runs: Sequence[tuple[Cell, Cluster]]) -> tuple[pd.D
         times[cell.name] = run.times
         if spec.target:
             learnt[cell.name] = run.learning
-        about = {
-            "runtime": cluster.meta["runtime"],
-            "calibration": "",
-            "plan_sha256": None,
-            "completed": run.is_complete,
-        }
+        about = {"runtime": cluster.meta["runtime"], "calibration": "", "plan_sha256": None, "completed": run.is_done}
         found = {name: CLUSTER_MEASURES[name](run) for name in spec.measures}
         rows.append({**cell.levels, "seed": cell.seed, **about, **found})
         if wanted:

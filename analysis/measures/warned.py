@@ -38,15 +38,7 @@ def warnings_of_run(run: Run, injected: pd.DataFrame) -> list[Warned]:
     ``injected``: its :func:`disturbances_of`.
     """
     own = [Warned(run.finished.warning)] if run.finished and run.finished.warning else []
-    parts = (
-        _overruns(run),
-        _sleeps(run, injected),
-        _missed_levels(run),
-        _late(run),
-        _hogs(run),
-        _short(run),
-        _notes(run),
-    )
+    parts = (_overruns(run), _sleeps(run, injected), _levels(run), _late(run), _hogs(run), _short(run), _notes(run))
     broken = [Warned(f"integrity: {problem}") for problem in run.integrity.problems]
     return [*own, *(found for part in parts for found in part), *broken]
 
@@ -103,7 +95,7 @@ def _sleeps(run: Run, injected: pd.DataFrame) -> Iterator[Warned]:
         yield worst
 
 
-def _missed_levels(run: Run) -> Iterator[Warned]:
+def _levels(run: Run) -> Iterator[Warned]:
     """Levels of disturbances, and limits of nodes, that are others than asked for."""
     notes = run.tables.injections
     off = (notes["achieved"] - notes["asked"]).abs() / notes["asked"].where(notes["asked"] > 0, 1.0)

@@ -91,10 +91,8 @@ def _four_digits(value: float) -> float:
 
 def cells_shown(results: Results) -> list[Cell]:
     """The cells of all levels that are shown; a panel is what :class:`Cell` calls workers."""
-    drawn, runs = (
-        results.spec.figure,
-        results.runs[results.runs[results.spec.figure.by].isin(results.spec.shown_levels)],
-    )
+    drawn = results.spec.figure
+    runs = results.runs[results.runs[drawn.by].isin(results.spec.shown_levels)]
     if "outcome" not in runs:
         runs = runs.assign(outcome=np.where(runs["completed"], "done", "cut"))
     places = dict(zip(CELL, (runs.get(axis, axis) for axis in _axes(results)), strict=True))

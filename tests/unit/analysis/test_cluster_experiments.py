@@ -56,7 +56,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Digest:
 
 def test_measures_by_hand(plain: Digest) -> None:
     found = {name: measure(plain) for name, measure in CLUSTER_MEASURES.items()}
-    assert plain.is_complete
+    assert plain.is_done
     assert (found["jct_mean_s"], found["jct_median_s"], found["makespan_s"]) == (11.0, 10.0, 12.0)
     assert (found["queue_mean_s"], found["run_mean_s"]) == (1.0, 10.0)
     assert found["gpu_use_frac"] == pytest.approx(40 / 48)
@@ -76,7 +76,7 @@ def test_a_job_without_an_end_makes_times_infinite(tmp_path: Path) -> None:
     story = told()
     story.submit(1.0, "c", gpus=2)
     run = digest(load_cluster(story.write(tmp_path / "run", finished=False)))
-    assert not run.is_complete
+    assert not run.is_done
     assert CLUSTER_MEASURES["jct_mean_s"](run) == CLUSTER_MEASURES["makespan_s"](run) == inf
     assert CLUSTER_MEASURES["jct_median_s"](run) == 12.0
     story = told()
