@@ -17,7 +17,7 @@ from reading.ranges import check_whole
 from reading.tables import check_cells, csv_rows
 
 COLUMNS = ("model", "batch_samples", "step", "sqr", "var")
-"""Of the CSV that scripts/fitting/profile_noise.py writes."""
+"""Columns of the CSV that scripts/fitting/profile_noise.py writes."""
 
 
 class NoiseRow(NamedTuple):

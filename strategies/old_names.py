@@ -80,7 +80,7 @@ MOVED: dict[str, str] = {
     ),
     "zeno_pp": "screens.descent=strategy",
 }
-"""By the package in which modules are now: their old names. The last part is kept, or follows after ``=``."""
+"""Old names of modules, by the package in which they are now. The last part is kept, or follows after ``=``."""
 SCATTERED: dict[str, tuple[str, ...]] = {
     "gates": (
         "parts.gates",
@@ -98,6 +98,13 @@ SCATTERED: dict[str, tuple[str, ...]] = {
     "parts.checks": ("reading.ranges",),
 }
 """Old names whose content is now in several modules, in the order in which these are searched, or in ``reading``."""
+RENAMED = {
+    **{"assigned": "assign_aggregators", "costed_as": "mode_among_costs", "costed_rows": "sample_of_rows"},
+    **{"fitted": "fit_pace", "held_by_time": "counts_by_time", "moved": "has_moved", "packed": "pack_groups"},
+    **{"placed": "to_places", "pruned": "prune_groups", "relaxed": "relax", "shown": "decision_text"},
+    "simulated": "simulate",
+}
+"""Functions by the names that they had in such modules."""
 
 
 @cache
@@ -125,12 +132,13 @@ class _Forward(Loader):
         """Python makes the module."""
 
     def exec_module(self, module: ModuleType) -> None:
-        def find(name: str) -> Any:
+        def find(old: str) -> Any:
+            name = RENAMED.get(old, old)
             for place in places()[module.__name__.removeprefix(PACKAGE)]:
                 target = import_module(full_name(place))
                 if hasattr(target, name):
                     return getattr(target, name)
-            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+            raise AttributeError(f"module {module.__name__!r} has no attribute {old!r}")
 
         vars(module)["__getattr__"] = find
 

@@ -63,7 +63,7 @@ def answer(claim: Claim, runs: pd.DataFrame, chances: int = 1) -> Answer | None:
     if claim.controls:
         return with_controls(claim, runs)
     if claim.shape is not None:
-        return shaped(claim, runs)
+        return answer_of_shape(claim, runs)
     if not claim.subject and claim.over is None:
         return None
     if claim.over is not None:
@@ -75,7 +75,7 @@ def answer(claim: Claim, runs: pd.DataFrame, chances: int = 1) -> Answer | None:
     if claim.how == "order":
         return rising(claim, [subject, *others])
     if not others:
-        return described(subject * UNITS[claim.unit])
+        return median_answer(subject * UNITS[claim.unit])
     chances *= len(others) if claim.best else 1
     confidence = 1.0 - (1.0 - CONFIDENCE) / chances
     found = {
@@ -83,7 +83,7 @@ def answer(claim: Claim, runs: pd.DataFrame, chances: int = 1) -> Answer | None:
         for cell, other in zip(claim.against, others, strict=True)
     }
     usable = {name: each for name, each in found.items() if each.seeds}
-    return favoured(claim, usable) if usable else None
+    return pick_case(claim, usable) if usable else None
 
 
 def with_controls(claim: Claim, runs: pd.DataFrame) -> Answer | None:
@@ -94,7 +94,7 @@ def with_controls(claim: Claim, runs: pd.DataFrame) -> Answer | None:
     return None if ours is None else ours._replace(controls=tuple(one for one in theirs if one is not None))
 
 
-def favoured(claim: Claim, cases: dict[str, Answer]) -> Answer:
+def pick_case(claim: Claim, cases: dict[str, Answer]) -> Answer:
     """The least favourable case, or with ``best`` the most favourable; its text lists all if there are several.
 
     More is favourable, unless the claim accepts anything below a bound.
@@ -103,27 +103,27 @@ def favoured(claim: Claim, cases: dict[str, Answer]) -> Answer:
     chosen = (max if claim.best is not lowers else min)(cases.values(), key=lambda each: each.value)
     if len(cases) == 1:
         return chosen
-    return chosen._replace(text=f"{listed(cases)} {claim.unit}".strip(), cases=tuple(cases.values()))
+    return chosen._replace(text=f"{cases_text(cases)} {claim.unit}".strip(), cases=tuple(cases.values()))
 
 
-def listed(cases: dict[str, Answer]) -> str:
+def cases_text(cases: dict[str, Answer]) -> str:
     """``lb_bsp 2.3 [2.2, 2.4], bsp 2.5 [2.4, 2.6]``."""
     return ", ".join(f"{name} {with_ends(each)}" for name, each in cases.items())
 
 
 def with_ends(one: Answer) -> str:
     """A value with its interval: ``2.3 [2.2, 2.4]``."""
-    return shown(one.value) + ("" if isnan(one.low) else f" [{shown(one.low)}, {shown(one.high)}]")
+    return three_digits(one.value) + ("" if isnan(one.low) else f" [{three_digits(one.low)}, {three_digits(one.high)}]")
 
 
-def shown(value: float) -> str:
+def three_digits(value: float) -> str:
     """Three significant digits; differences below rounding are 0."""
     return f"{0.0 if abs(value) < NOTHING else value:.3g}"
 
 
-def shaped(claim: Claim, runs: pd.DataFrame) -> Answer | None:
+def answer_of_shape(claim: Claim, runs: pd.DataFrame) -> Answer | None:
     """The answer of a function of the whole experiment, and its certainty."""
-    look, runs = SHAPES[claim.shape or ""], ended(runs)
+    look, runs = SHAPES[claim.shape or ""], mask_cut_off(runs)
     result = look(runs, claim)
     if result is None:
         return None
@@ -150,19 +150,19 @@ def over_levels(claim: Claim, runs: pd.DataFrame) -> Answer | None:
             found[f"{axis} {level}"] = ours
     if not found:
         return None
-    chosen = favoured(claim, found)
-    return chosen._replace(text=f"{listed(found)} {claim.unit}".strip(), cases=tuple(found.values()))
+    chosen = pick_case(claim, found)
+    return chosen._replace(text=f"{cases_text(found)} {claim.unit}".strip(), cases=tuple(found.values()))
 
 
 def by_seed(runs: pd.DataFrame, cell: Cell, measure: str) -> pd.Series:
     """A measure of a cell by seed; infinite for a job that was cut off, missing measurements are left out."""
-    mine = ended(cell_of(runs, cell))
+    mine = mask_cut_off(cell_of(runs, cell))
     if measure not in mine or mine.empty:
         return pd.Series(dtype="float64")
     return mine[measure].astype("float64").groupby(mine["seed"]).median().dropna()
 
 
-def ended(runs: pd.DataFrame) -> pd.DataFrame:
+def mask_cut_off(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs, of which a job that was cut off takes infinitely long: how long it lasted is no completion time."""
     if "jct_s" not in runs or "completed" not in runs:
         return runs
@@ -171,8 +171,8 @@ def ended(runs: pd.DataFrame) -> pd.DataFrame:
 
 def versus(claim: Claim, subject: pd.Series, other: pd.Series, confidence: float = CONFIDENCE) -> Answer:
     """Median and interval of the comparison ``how`` of two systems; for a ratio, computed from its logarithms."""
-    values, factor = compared(claim.how, subject, other), UNITS[claim.unit]
-    found = described(values * factor, confidence)
+    values, factor = comparison(claim.how, subject, other), UNITS[claim.unit]
+    found = median_answer(values * factor, confidence)
     if claim.how not in QUOTIENTS or not np.isfinite(values).all() or isnan(found.low):
         return found
     sign, base = QUOTIENTS[claim.how]
@@ -183,7 +183,7 @@ def versus(claim: Claim, subject: pd.Series, other: pd.Series, confidence: float
     return found._replace(low=min(*ends, found.value), high=max(*ends, found.value))
 
 
-def compared(how: str, subject: pd.Series, other: pd.Series) -> pd.Series:
+def comparison(how: str, subject: pd.Series, other: pd.Series) -> pd.Series:
     """The comparison by seed; seeds that only one side has are left out. Percentages are fractions here."""
     ours, theirs = subject.align(other, join="inner")
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -201,7 +201,7 @@ def compared(how: str, subject: pd.Series, other: pd.Series) -> pd.Series:
     return found.dropna()
 
 
-def described(values: pd.Series, confidence: float = CONFIDENCE) -> Answer:
+def median_answer(values: pd.Series, confidence: float = CONFIDENCE) -> Answer:
     """Median of the values with its interval, as an answer."""
     low, high = interval(values, confidence)
     return Answer(median(values), low, high, len(values))
@@ -213,7 +213,7 @@ def rising(claim: Claim, values: list[pd.Series]) -> Answer:
     names = [next(iter(cell.values()), "") for cell in (claim.against[0], *claim.against)]
     names[0] = next((level for axis, level in claim.subject.items() if axis in claim.against[0]), "subject")
     text = " < ".join(f"{name} {value * UNITS[claim.unit]:.3g}" for name, value in zip(names, medians, strict=True))
-    steps = tuple(described(compared("excess", b, a) * UNITS[claim.unit]) for a, b in pairwise(values))
+    steps = tuple(median_answer(comparison("excess", b, a) * UNITS[claim.unit]) for a, b in pairwise(values))
     least = min(steps, key=lambda step: step.value)
     order = text if least.value > NOTHING else f"not {text}"
-    return least._replace(text=f"{order}; {listed({'least step': least})}", cases=steps)
+    return least._replace(text=f"{order}; {cases_text({'least step': least})}", cases=steps)

@@ -25,7 +25,7 @@ def knee(runs: pd.DataFrame, claim: Claim) -> float | None:
     return float(enough.index[0])
 
 
-def tuned(runs: pd.DataFrame) -> dict[str, tuple[int, ...]] | None:
+def frequent_plans(runs: pd.DataFrame) -> dict[str, tuple[int, ...]] | None:
     """Return the most frequent plan of each model: workers, their cores, servers; None if a model was not run."""
     columns = ["workers_last", "worker_cores_last", "servers_last"]
     if not {"model", *columns} <= set(runs) or not set(TABLE_2) <= set(runs["model"]):

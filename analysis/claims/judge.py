@@ -46,23 +46,23 @@ class Verdict(NamedTuple):
 def judge(claim: Claim, answer: Answer | None) -> Verdict:
     """Both verdicts about a claim.
 
-    A claim whose systems gave identical results with every seed (:func:`unexercised`) is not judged. Claims that were
-    fitted, that no system here can miss, or whose runs depart from the paper, can be missed, but not met.
+    A claim whose systems gave identical results with every seed (:func:`is_unexercised`) is not judged. Claims that
+    were fitted, that no system here can miss, or whose runs depart from the paper, can be missed, but not met.
     """
-    asks_size = size_asked(claim)
+    asks_size = has_size(claim)
     if claim.check == "context" or answer is None:
         why = CONTEXT if claim.check == "context" else OPEN
         return Verdict("" if claim.check == "number" else why, why if asks_size else "")
-    if unexercised(claim, answer):
+    if is_unexercised(claim, answer):
         return Verdict("" if claim.check == "number" else UNEXERCISED, UNEXERCISED if asks_size else "")
-    by_any = met_by_any(claim, answer)
+    by_any = any_system_meets(claim, answer)
     return Verdict(
         "" if claim.check == "number" else _cap(claim, side(claim, answer), by_any=by_any),
         _cap(claim, size(claim, answer), by_any=by_any) if asks_size else "",
     )
 
 
-def met_by_any(claim: Claim, answer: Answer) -> bool:
+def any_system_meets(claim: Claim, answer: Answer) -> bool:
     """Whether any system would meet the claim: the ledger says why, or all its controls do meet it."""
     if claim.construction:
         return True
@@ -74,10 +74,10 @@ def met_by_any(claim: Claim, answer: Answer) -> bool:
 def side(claim: Claim, answer: Answer) -> str:
     """Whether the effect is there: a ratio beyond no effect, else what the claim accepts."""
     accept = side_of(claim)
-    return decided(claim, answer, lambda case: _one(claim, case, accept))
+    return combine_cases(claim, answer, lambda case: _one(claim, case, accept))
 
 
-def unexercised(claim: Claim, answer: Answer) -> bool:
+def is_unexercised(claim: Claim, answer: Answer) -> bool:
     """Whether the compared systems gave identical results with all seeds, in all cases: a part that never acted."""
     if claim.how in ("value", "order") or claim.shape is not None or is_equivalence(claim):
         return False
@@ -106,7 +106,7 @@ def side_of(claim: Claim) -> Bounds | None:
     return claim.accept or ((0.0, None) if claim.how == "order" else None)
 
 
-def size_asked(claim: Claim) -> bool:
+def has_size(claim: Claim) -> bool:
     """Whether the paper reports a size beyond the side."""
     if claim.check == "context" or claim.shape is not None or claim.how == "order" or is_equivalence(claim):
         return claim.check == "number"
@@ -118,13 +118,13 @@ def size_asked(claim: Claim) -> bool:
 def size(claim: Claim, answer: Answer) -> str:
     """Whether our number is the paper's, or our effect as large as the paper's."""
     if claim.check == "number" or (claim.magnitude is None and _is_stated(claim)):
-        return decided(claim, answer, lambda case: _one(claim, case, claim.accept))
+        return combine_cases(claim, answer, lambda case: _one(claim, case, claim.accept))
     least, most = claim.magnitude or (claim.value, claim.value)
     ends = (
         _part_of_effect(claim, least, 1 - TOLERANCE_OF_EFFECT),
         _part_of_effect(claim, most, 1 + TOLERANCE_OF_EFFECT),
     )
-    return decided(claim, answer, lambda case: _judge_size(claim, case, *ends))
+    return combine_cases(claim, answer, lambda case: _judge_size(claim, case, *ends))
 
 
 def _is_stated(claim: Claim) -> bool:
@@ -153,10 +153,10 @@ def _cap(claim: Claim, verdict: str, *, by_any: bool) -> str:
     return ARITHMETIC if claim.arithmetic else verdict
 
 
-def decided(claim: Claim, answer: Answer, one: Callable[[Answer], str]) -> str:
+def combine_cases(claim: Claim, answer: Answer, one: Callable[[Answer], str]) -> str:
     """The worst verdict of all cases, or with ``best`` the best."""
     verdicts = [
-        decided(claim, case, one) if case.cases and case.cases != (case,) else _by_seeds(case, one)
+        combine_cases(claim, case, one) if case.cases and case.cases != (case,) else _by_seeds(case, one)
         for case in answer.cases or (answer,)
     ]
     return (max if claim.best else min)(verdicts, key=RISING.index)

@@ -134,6 +134,6 @@ def _problem(claim: Claim) -> str | None:
     return None
 
 
-def chosen(ledger: Mapping[str, Claim], experiment: str) -> list[Claim]:
+def claims_of_experiment(ledger: Mapping[str, Claim], experiment: str) -> list[Claim]:
     """The claims that ``experiment`` answers, in the order of the ledger."""
     return [claim for claim in ledger.values() if claim.experiment == experiment]

@@ -15,7 +15,7 @@ OVER_BASE = ("lower", "longer")
 """Comparisons whose quotient is the subject over the base; of the others it is the base over the subject."""
 
 
-def related(
+def extend_by_ratios(
     claims: Iterable[Claim], axes: Sequence[str], known: Mapping[Levels, Ends], scale: float = 1.0
 ) -> dict[Levels, Ends]:
     """Return ``known`` with the values of all cells that comparisons relate to it.

@@ -90,7 +90,7 @@ def linear(runs: pd.DataFrame, claim: Claim) -> ShapeResult | None:
     sizes, values = over_batch(runs, claim)
     if len(sizes) < 3:
         return None
-    r2 = explained(sizes, values)
+    r2 = r_squared(sizes, values)
     return ShapeResult(r2 >= LINEAR_R2, f"R2 {r2:.3f} over {sizes[0]:g} to {sizes[-1]:g} samples")
 
 
@@ -103,7 +103,7 @@ def saturates(runs: pd.DataFrame, claim: Claim) -> ShapeResult | None:
     rest_sizes, rest = sizes[flat - 1 :], values[flat - 1 :]
     if len(rest) < 3:
         return ShapeResult(False, "no rise")
-    r2 = explained(rest_sizes, rest)
+    r2 = r_squared(rest_sizes, rest)
     return ShapeResult(flat >= 2 and r2 >= LINEAR_R2, f"flat to {sizes[flat - 1]:g} samples, then R2 {r2:.3f}")
 
 
@@ -128,7 +128,7 @@ def grows_and_never_ends(runs: pd.DataFrame, claim: Claim) -> ShapeResult | None
 def flat(runs: pd.DataFrame, claim: Claim) -> ShapeResult | None:
     """No delay, and no fault, increases the measure by more than a tenth."""
     values = over_delays(runs, claim, claim.subject)
-    return None if values is None else ShapeResult(grown(values) <= FLAT_FRAC, values_text(values))
+    return None if values is None else ShapeResult(growth_frac(values) <= FLAT_FRAC, values_text(values))
 
 
 def flat_and_lowest(runs: pd.DataFrame, claim: Claim) -> ShapeResult | None:
@@ -140,7 +140,7 @@ def flat_and_lowest(runs: pd.DataFrame, claim: Claim) -> ShapeResult | None:
         return None
     lowest = all(bool((values <= 1.01 * other).all()) for other in others)
     return ShapeResult(
-        grown(values) <= FLAT_FRAC and lowest, f"{values_text(values)}; {'' if lowest else 'not '}lowest"
+        growth_frac(values) <= FLAT_FRAC and lowest, f"{values_text(values)}; {'' if lowest else 'not '}lowest"
     )
 
 
@@ -150,7 +150,7 @@ def levels_off(runs: pd.DataFrame, claim: Claim) -> ShapeResult | None:
     if values is None:
         return None
     steps = values.to_numpy()[1:] / values.to_numpy()[:-1] - 1.0
-    holds = grown(values) > FLAT_FRAC and steps.min() >= -FLAT_FRAC and abs(steps[-1]) <= FLAT_FRAC
+    holds = growth_frac(values) > FLAT_FRAC and steps.min() >= -FLAT_FRAC and abs(steps[-1]) <= FLAT_FRAC
     return ShapeResult(bool(holds), values_text(values))
 
 
@@ -175,7 +175,7 @@ def knee_of_cores(runs: pd.DataFrame, claim: Claim) -> ShapeResult | None:
 
 def plan_of_table_2(runs: pd.DataFrame, claim: Claim) -> ShapeResult | None:
     """The plan of every model equals its plan in DLRover's Table 2."""
-    plans = elastic_shapes.tuned(runs)
+    plans = elastic_shapes.frequent_plans(runs)
     if plans is None:
         return None
     text = "; ".join(f"{model} {a} x {b} cores and {c} servers" for model, (a, b, c) in plans.items())
@@ -235,7 +235,7 @@ def over_batch(runs: pd.DataFrame, claim: Claim) -> tuple[np.ndarray, np.ndarray
     return found.index.to_numpy(), found.to_numpy()
 
 
-def explained(x: np.ndarray, y: np.ndarray) -> float:
+def r_squared(x: np.ndarray, y: np.ndarray) -> float:
     """R squared of the least-squares line."""
     slope, base = np.polyfit(x, y, 1)
     total = float(((y - y.mean()) ** 2).sum())
@@ -262,7 +262,7 @@ def over_delays(runs: pd.DataFrame, claim: Claim, cell: Mapping[str, str]) -> pd
     return found[[*delays, FAULT]] if FAULT in found and len(delays) > 1 else None
 
 
-def grown(values: pd.Series) -> float:
+def growth_frac(values: pd.Series) -> float:
     """Relative increase from the first value to the largest."""
     return float(values.max() / values.iloc[0]) - 1.0
 

@@ -24,7 +24,7 @@ def against_best(results: Results) -> pd.DataFrame:
     best is picked by the same seeds that it is compared with, which favours it a little.
     """
     drawn, rows = results.spec.figure, []
-    others = [axis for axis in results.spec.compared if axis != drawn.by]
+    others = [axis for axis in results.spec.compared_axes if axis != drawn.by]
     groups = results.runs.groupby(others, sort=False) if others else [((), results.runs)]
     for levels, group in groups:
         cell = dict(zip(others, levels, strict=True))

@@ -57,7 +57,7 @@ class Digest:
         return use_per_task(self.cluster)
 
     @cached_property
-    def granted(self) -> dict[str, float]:
+    def use_of_given(self) -> dict[str, float]:
         """Return how much of its given cores a role uses; it is read at the first call."""
         return granted_use(self.cluster)
 
@@ -67,13 +67,13 @@ class Digest:
         return beside_servers(self.cluster)
 
     @cached_property
-    def shared(self) -> dict[str, float]:
+    def use_beside(self) -> dict[str, float]:
         """How busy the hosts of such servers are; likewise."""
         return shared_use(self.cluster)
 
     @property
-    def completed(self) -> bool:
-        """Whether every job did."""
+    def is_done(self) -> bool:
+        """Whether every job has completed."""
         return bool(self.cluster.status == "done" and self.times["completed"].all())
 
 
@@ -205,9 +205,9 @@ def beside_servers_rise_frac(run: Digest) -> float:
     return float(shares[1] - shares[0])
 
 
-def _granted(role: str) -> Measure:
+def _use_of_given(role: str) -> Measure:
     """Used over given core-seconds (DLRover, section 6.4)."""
-    return lambda run: run.granted[role]
+    return lambda run: run.use_of_given[role]
 
 
 def _per_task(name: str) -> Measure:
@@ -229,9 +229,9 @@ def _beside(name: str) -> Measure:
     return lambda run: float(run.beside[name].mean()) if len(run.beside) else nan
 
 
-def _shared(name: str) -> Measure:
+def _use_beside(name: str) -> Measure:
     """How busy such hosts are, on average."""
-    return lambda run: run.shared[name]
+    return lambda run: run.use_beside[name]
 
 
 def paired_ratio(ours: pd.DataFrame, theirs: pd.DataFrame) -> float:
@@ -268,10 +268,10 @@ CLUSTER_MEASURES: dict[str, Measure] = {
     "rise_frac": _of_jobs("rise_frac"),
     "fall_frac": _of_jobs("fall_frac"),
     "completed_frac": completed_frac,
-    **{f"{role}_cores_used_frac": _granted(role) for role in ("worker", "server", "node")},
+    **{f"{role}_cores_used_frac": _use_of_given(role) for role in ("worker", "server", "node")},
     "moves_per_job": moves_per_job,
     "converged_frac": converged_frac,
-    "converged_metric_mean": lambda run: run.learning.converged(),
+    "converged_metric_mean": lambda run: run.learning.mean_metric(),
     "perplexity_mean": lambda run: run.learning.perplexity(),
     "stragglers_per_job": stragglers_per_job,
     "episodes_per_job": episodes_per_job,
@@ -295,5 +295,5 @@ CLUSTER_MEASURES: dict[str, Measure] = {
     "server_bytes_over_worker_frac": _server_over_worker("bytes_per_s"),
     "beside_server_s": _beside("time_s"),
     "beside_server_straggler_frac": _beside("straggler_frac"),
-    **{f"beside_server_{name}": _shared(name) for name in ("cpu_frac", "link_frac")},
+    **{f"beside_server_{name}": _use_beside(name) for name in ("cpu_frac", "link_frac")},
 }

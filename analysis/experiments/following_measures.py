@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.records.load import Run
 
 
-def followed(run: Run) -> pd.DataFrame:
+def divergence_rows(run: Run) -> pd.DataFrame:
     """One row per update of the server and of a replica: ``distance`` of their parameters, ``behind`` in versions."""
     notes = run.tables.notes
     fields = notes.loc[notes["type"] == "Diverged", "fields"]
@@ -20,19 +20,19 @@ def followed(run: Run) -> pd.DataFrame:
 def distance_frac(run: Run) -> float:
     """Largest distance of a replica and the server over ``divergence_max``; NaN without replicas."""
     most = run.job["strategy_fields"].get("divergence_max")
-    rows = followed(run)
+    rows = divergence_rows(run)
     return float(rows["distance"].max() / most) if most and len(rows) else nan
 
 
 def distance_level(run: Run) -> float:
     """Largest distance of a replica that has made all updates of the server; NaN if none ever had."""
-    rows = followed(run)
+    rows = divergence_rows(run)
     return float(rows.loc[rows["behind"] == 0, "distance"].max())
 
 
 def behind_mean(run: Run) -> float:
     """Updates that a replica lacks, as the mean over all updates."""
-    return float(followed(run)["behind"].mean())
+    return float(divergence_rows(run)["behind"].mean())
 
 
 FOLLOWING_MEASURES = {

@@ -18,7 +18,7 @@ def host_cores(role: str) -> Callable[[Run], float]:
     """Return the measure of the cores that a task of this role used: mean over time and tasks; NaN if not sampled."""
 
     def measure(run: Run) -> float:
-        rows = _settled(run)
+        rows = _rows_after_start(run)
         return float(rows.loc[role_of(rows["node"]) == role, "cpu_cores"].mean()) if len(rows) else nan
 
     return measure
@@ -31,7 +31,7 @@ def host_bytes_per_s(role: str) -> Callable[[Run], float]:
     """
 
     def measure(run: Run) -> float:
-        rows = _settled(run)
+        rows = _rows_after_start(run)
         rows = rows[rows["node"].isin(_hosts_of(run, role))]
         if rows.empty:
             return nan
@@ -57,11 +57,11 @@ def used_bytes_per_s(run: Run) -> float:
 
 
 def _all_hosts(run: Run, column: str) -> float:
-    rows = _settled(run)
+    rows = _rows_after_start(run)
     return float(rows[role_of(rows["node"]) == "host"].groupby("node")[column].mean().sum(min_count=1))
 
 
-def _settled(run: Run) -> pd.DataFrame:
+def _rows_after_start(run: Run) -> pd.DataFrame:
     rows = run.tables.nodes
     return rows[rows["t"] > FIRST_FRAC * rows["t"].max()] if len(rows) else rows
 

@@ -14,7 +14,7 @@ from analysis.experiments.following_measures import FOLLOWING_MEASURES
 from analysis.experiments.host_measures import HOST_MEASURES
 from analysis.measures import deciding, targets, work
 from analysis.measures.injections import FLOAT_BYTES
-from analysis.measures.metrics import completed, jct_s, summarise
+from analysis.measures.metrics import has_completed, jct_s, summarise
 from analysis.records.load import Run
 
 Measure = Callable[[Run], float]
@@ -33,7 +33,7 @@ def wait_frac(run: Run) -> float:
 
 def idle_frac(run: Run) -> float:
     """Share of the time until the slowest was ready in which workers were idle, in the second half of the run."""
-    rows = work.computed(run.tables.iterations)
+    rows = work.with_samples(run.tables.iterations)
     rows = rows[(rows["t"] > jct_s(run) / 2) & (rows["fate"] == "applied")]
     times = rows.groupby("applied_version")["iter_s"]
     slowest = times.max() * times.count()
@@ -42,7 +42,7 @@ def idle_frac(run: Run) -> float:
 
 def bpt_s(run: Run) -> float:
     """Median batch processing time of full batches."""
-    rows = work.computed(run.tables.iterations)
+    rows = work.with_samples(run.tables.iterations)
     rows = rows[rows["samples"] == rows["assigned_samples"]]
     return float(rows["bpt_s"].median()) if len(rows) else nan
 
@@ -63,7 +63,7 @@ def shards_missing(run: Run) -> float:
 
 def consumption(run: Run) -> pd.DataFrame:
     """Return for each worker: ``samples`` applied, ``shards`` of them, its own ``samples_per_s`` (waiting excluded)."""
-    rows = work.computed(run.tables.iterations)
+    rows = work.with_samples(run.tables.iterations)
     groups = rows.groupby("worker")
     shard = max(1.0, float(run.job["num_samples"]) / max(1, int(run.job["num_shards"])))
     samples = rows[rows["fate"] == "applied"].groupby("worker")["samples"].sum()
@@ -138,7 +138,7 @@ def restarted_bpt_ratio(run: Run) -> float:
     back = rows.loc[(rows["what"] == "Joined") & (rows["id"] == worker), "t"]
     if back.empty:
         return nan
-    later = work.computed(run.tables.iterations)
+    later = work.with_samples(run.tables.iterations)
     later = later[later["t"] > float(back.min())]
     own, others = later[later["worker"] == worker]["bpt_s"], later[later["worker"] != worker]["bpt_s"]
     return float(own.iloc[SETTLED:].median() / others.median()) if len(own) > SETTLED and len(others) else nan
@@ -147,7 +147,7 @@ def restarted_bpt_ratio(run: Run) -> float:
 def slowest_before(run: Run) -> float:
     """BPT of the slowest worker / the others' median, before the first restart."""
     gone, _ = restart_s(run)
-    rows = work.computed(run.tables.iterations)
+    rows = work.with_samples(run.tables.iterations)
     means = rows[rows["t"] < (gone if gone == gone else jct_s(run))].groupby("worker")["bpt_s"].mean()
     return float(means.max() / means.drop(means.idxmax()).median()) if len(means) > 1 else nan
 
@@ -171,7 +171,7 @@ def solve_s(run: Run) -> float:
 
 def slowest_bpt_ratio(run: Run) -> float:
     """Largest mean BPT of a worker / median of all workers' means (AntDT figure 1)."""
-    means = work.computed(run.tables.iterations).groupby("worker")["bpt_s"].mean()
+    means = work.with_samples(run.tables.iterations).groupby("worker")["bpt_s"].mean()
     return float(means.max() / means.median()) if len(means) else nan
 
 
@@ -184,7 +184,7 @@ def final_metric(run: Run) -> float:
 def update_s(run: Run) -> float:
     """Seconds per update of the whole job, hence per iteration if it has rounds; infinite if it was cut off."""
     updates = int((~run.tables.updates["void"]).sum())
-    return jct_s(run) / updates if completed(run) and updates else inf
+    return jct_s(run) / updates if has_completed(run) and updates else inf
 
 
 def use_frac(run: Run) -> float:
@@ -206,13 +206,13 @@ def use_weighted_frac(run: Run) -> float:
 
 def computing_s(run: Run) -> pd.Series:
     """Seconds by worker; workers that never answered are left out."""
-    rows = work.computed(run.tables.iterations)
+    rows = work.with_samples(run.tables.iterations)
     return (rows["compute_s"] - rows["injected_s"]).groupby(rows["worker"]).sum()
 
 
 def stalled_frac(run: Run) -> float:
     """Share of the workers' steps, first ones excluded, that they were held before for over a hundredth of the step."""
-    rows = work.computed(run.tables.iterations)
+    rows = work.with_samples(run.tables.iterations)
     rows = rows[rows["iteration"] > rows.groupby("worker")["iteration"].transform("min")]
     return float((rows["wait_s"] > 0.01 * rows["iter_s"]).mean()) if len(rows) else nan
 
@@ -243,7 +243,7 @@ def delay_max(run: Run) -> float:
 
 def to_update_s(run: Run) -> float:
     """Mean seconds from the moment at which a gradient was ready to its update; NaN if none was applied."""
-    rows = work.computed(run.tables.iterations)
+    rows = work.with_samples(run.tables.iterations)
     rows = rows[rows["fate"] == "applied"]
     ready_s = rows["start_s"] + rows[["wait_s", "pull_s", "data_s", "compute_s"]].sum(axis="columns")
     return float((rows["applied_t"] - ready_s).mean())
@@ -370,13 +370,13 @@ def target_s(run: Run) -> float:
 
 
 def converged_metric(run: Run) -> float:
-    """The value that the metric converged to (:func:`analysis.measures.targets.settled`)."""
-    return targets.settled(scores(run))
+    """The value that the metric converged to (:func:`analysis.measures.targets.converged_value`)."""
+    return targets.converged_value(scores(run))
 
 
 def perplexity(run: Run) -> float:
     """Perplexity of the held-out classes at the loss that the job converged to."""
-    return float(np.exp(targets.settled(targets.scores(run.tables.evaluations, "loss"))))
+    return float(np.exp(targets.converged_value(targets.scores(run.tables.evaluations, "loss"))))
 
 
 def gain_after(run: Run, version: int, for_s: float) -> float:

@@ -7,7 +7,7 @@ from math import isfinite, isnan
 import numpy as np
 import pandas as pd
 
-from analysis.claims.answers import Answer, by_seed, described, versus
+from analysis.claims.answers import Answer, by_seed, median_answer, versus
 from analysis.claims.cells import cell_of
 from analysis.claims.ledger import Cell, Claim
 from analysis.experiments.results import Results
@@ -25,7 +25,7 @@ def numbers(results: Results) -> tuple[list[str], list[list[str]]]:
     A ratio is the median of the ratios by seed. Where a run of the cell never ended, or never reached its target, the
     number of such seeds follows.
     """
-    wanted, axes = results.spec.numbers, results.spec.compared
+    wanted, axes = results.spec.numbers, results.spec.compared_axes
     if wanted is None or not len(results.runs):
         return [], []
     reference = ", ".join(wanted.over.values())
@@ -35,15 +35,15 @@ def numbers(results: Results) -> tuple[list[str], list[list[str]]]:
     rows = []
     for levels, group in results.runs.groupby(axes, sort=False):
         cell = dict(zip(axes, levels, strict=True))
-        texts = [text for measure in wanted.columns for text in measured(group, results.runs, cell, measure, wanted)]
+        texts = [text for measure in wanted.columns for text in texts_of(group, results.runs, cell, measure, wanted)]
         rows.append([*cell.values(), *texts])
     return heads, rows
 
 
-def measured(group: pd.DataFrame, runs: pd.DataFrame, cell: Cell, measure: str, wanted: Numbers) -> list[str]:
+def texts_of(group: pd.DataFrame, runs: pd.DataFrame, cell: Cell, measure: str, wanted: Numbers) -> list[str]:
     """The texts of one measure of one cell."""
     values = by_seed(group, {}, measure)
-    texts = [with_interval(described(values * wanted.scale.get(measure, 1.0))) + unreached(values)]
+    texts = [with_interval(median_answer(values * wanted.scale.get(measure, 1.0))) + unreached_text(values)]
     if measure in wanted.ratios:
         other = {**cell, **wanted.over}
         theirs = by_seed(cell_of(runs, other), {}, measure)
@@ -68,7 +68,7 @@ def with_interval(found: Answer) -> str:
     return f"{plain(found.value)} [{plain(found.low)}, {plain(found.high)}]"
 
 
-def unreached(values: pd.Series) -> str:
+def unreached_text(values: pd.Series) -> str:
     """How many seeds never got there, if some did not."""
     count = int(np.isinf(values).sum())
     return f" ({count} of {len(values)} never)" if 0 < count < len(values) else ""

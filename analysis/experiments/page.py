@@ -131,9 +131,9 @@ def section(results: Results, picture: str, command: str) -> str:
     lines += [f"`{command}`; {short_caption(results.metas)}.", "", f"![{spec.where}]({picture})", ""]
     answers = results.answers
     many = many_alike([(claim.id, verdict) for claim, _, verdict in answers])
-    if rows := [row(*one) for one in answers if silent(one[2]) not in many]:
+    if rows := [row(*one) for one in answers if silent_verdict(one[2]) not in many]:
         lines += [*markdown_lines(*varying(rows)), ""]
-    if found := [*(named(word, of, spec.name) for word, of in many.items()), *remarks(results.claims)]:
+    if found := [*(line_of_alike(word, of, spec.name) for word, of in many.items()), *remarks(results.claims)]:
         lines += [*found, ""]
     heads, cells = numbers(results)
     if cells and not answers and len(cells) <= SHORT:
@@ -153,14 +153,14 @@ def varying(rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
     seeds = {row[SEEDS] for row in rows}
     if len(seeds) == 1:
         del heads[SEEDS]
-        heads[OURS] += "" if DASH in seeds else f" ({counted_seeds(*seeds)})"
+        heads[OURS] += "" if DASH in seeds else f" ({number_of_seeds(*seeds)})"
     for column in range(OURS + 1, len(HEADS)):
         if all(row[column] == DASH for row in rows):
             heads.pop(column, None)
     return list(heads.values()), [[row[column] for column in heads] for row in rows]
 
 
-def counted_seeds(number: str) -> str:
+def number_of_seeds(number: str) -> str:
     """``1 seed``, ``3 seeds``."""
     return f"{number} seed{'s' * (number != '1')}"
 
@@ -178,7 +178,7 @@ def row(claim: Claim, ours: Answer | None, verdict: Verdict) -> list[str]:
     ]
 
 
-def silent(verdict: Verdict) -> str:
+def silent_verdict(verdict: Verdict) -> str:
     """The verdict on all questions of a claim if it is one of ``SILENT``, else nothing."""
     words = {word for word in verdict if word}
     return words.pop() if len(words) == 1 and words <= set(SILENT) else ""
@@ -186,11 +186,11 @@ def silent(verdict: Verdict) -> str:
 
 def many_alike(verdicts: Sequence[tuple[str, Verdict]]) -> dict[str, list[str]]:
     """The claims of each silent verdict that more than ``MANY`` have."""
-    found = {word: [name for name, verdict in verdicts if silent(verdict) == word] for word in SILENT}
+    found = {word: [name for name, verdict in verdicts if silent_verdict(verdict) == word] for word in SILENT}
     return {word: names for word, names in found.items() if len(names) > MANY}
 
 
-def named(word: str, ids: Sequence[str], experiment: str) -> str:
+def line_of_alike(word: str, ids: Sequence[str], experiment: str) -> str:
     """One line for many claims with the same silent verdict; a file next to the figure always has their values."""
     if len(ids) > SHORT:
         return f"- {word}: {len(ids)} claims, whose values are in `{experiment}_claims.csv`."
@@ -292,7 +292,7 @@ def overview(verdicts: pd.DataFrame, ledger: Sequence[Claim]) -> list[str]:
 
 def counts(question: str, ledger: Sequence[Claim], given: Mapping[str, Verdict]) -> str:
     """A line of verdicts: every claim for itself; the page over all papers counts observations."""
-    total, *numbers = counted([word for claim in ledger if (word := getattr(given[claim.id], question))])
+    total, *numbers = counts_by_kind([word for claim in ledger if (word := getattr(given[claim.id], question))])
     found = [f"{n} {word}" for n, word in zip(numbers, (*JUDGED, *NOT_JUDGED), strict=True) if n != "0"]
     return f"- **{question.capitalize()}** of {total} claims: {', '.join(found) or 'none'}."
 
@@ -318,7 +318,7 @@ def _open(claim: Claim, there: Mapping[str, Verdict]) -> bool:
     return claim.check == "context" or claim.id not in there
 
 
-def counted(verdicts: Sequence[str]) -> list[str]:
+def counts_by_kind(verdicts: Sequence[str]) -> list[str]:
     """The total, and the number of each kind."""
     return [f"{len(verdicts)}", *(f"{verdicts.count(verdict)}" for verdict in (*JUDGED, *NOT_JUDGED))]
 
@@ -335,9 +335,9 @@ def front(papers: Sequence[tuple[str, str, Sequence[Claim], pd.DataFrame]]) -> s
             found = observations(question, ledger, given)
             once[question] += found
             live[question] += observations(question, [claim for claim in ledger if claim.id in of_live], given)
-            rows.append([f"[{title}]({page}): {question}", *counted(found)])
-    rows += [[f"**all: {each}**", *(f"**{count}**" for count in counted(once[each]))] for each in QUESTIONS]
-    rows += [[f"all, live: {each}", *counted(live[each])] for each in QUESTIONS]
+            rows.append([f"[{title}]({page}): {question}", *counts_by_kind(found)])
+    rows += [[f"**all: {each}**", *(f"**{count}**" for count in counts_by_kind(once[each]))] for each in QUESTIONS]
+    rows += [[f"all, live: {each}", *counts_by_kind(live[each])] for each in QUESTIONS]
     heads = ["observations of", "number", *JUDGED, *NOT_JUDGED]
     lines = ["# Papers, reproduced", "", README, "", *markdown_lines(heads, rows), ""]
     return "\n".join([*lines, *(f"- {shares(each, once[each])}" for each in QUESTIONS), "", "## Rules", "", RULES, ""])

@@ -29,9 +29,9 @@ class Plotted:
         return self.ours.merge(named, on=self.compared, how="left")
 
 
-def plotted(results: Results, shown: Shown | None = None) -> Plotted:
+def numbers_of_figure(results: Results, shown: Shown | None = None) -> Plotted:
     """All numbers of the experiment's figure, or of one of several measures that it shows."""
-    return Plotted(summary(results, shown), paper_values(results, shown), results.spec.compared)
+    return Plotted(summary(results, shown), paper_values(results, shown), results.spec.compared_axes)
 
 
 def panels(whole: Plotted, results: Results) -> list[tuple[str | None, Plotted]]:

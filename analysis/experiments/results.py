@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.claims.answers import UNITS, Answer, answer, by_seed, ended
+from analysis.claims.answers import UNITS, Answer, answer, by_seed, mask_cut_off
 from analysis.claims.cells import cell_of
 from analysis.claims.judge import Verdict, judge
 from analysis.claims.ledger import Claim
-from analysis.claims.related import Ends, related
+from analysis.claims.related import Ends, extend_by_ratios
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES, digest, paired_ratio
 from analysis.experiments.measures import MEASURES, gain_after, scores
-from analysis.experiments.samples import counted, pooled, sample
+from analysis.experiments.samples import pool, sample, single_values
 from analysis.experiments.spec import ALL_LEVELS, OF_SHOWS, PAIRED, PREDICTOR, Cell, Shown, Spec
 from analysis.measures import targets
 from analysis.measures.cluster.learning import Learning, common_losses, mean_tta_s
-from analysis.measures.metrics import completed
+from analysis.measures.metrics import has_completed
 from analysis.measures.small_samples import interval, median
 from analysis.measures.warned import disturbances_of, warnings_of_run
 from analysis.measures.warning_lines import together
@@ -34,7 +34,7 @@ from analysis.records.provenance import caption
 VALUE, RATIO = "value", "ratio"
 """How a paper says a value: by itself, or by its ratio to another."""
 Rates = Callable[[Run], Mapping[str, Mapping[str, float]]]
-"""Of a run: by the level of every predictor its rates of right and wrong tags."""
+"""A function from a run to the rates of right and wrong tags of every predictor, by its level."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Results:
     records: Mapping[str, tuple[Cell, Run]] = field(default_factory=dict)
     evaluations: Sequence[tuple[Cell, pd.DataFrame]] = ()
     """For every run: ``asked_s`` and the metrics."""
-    samples: pd.DataFrame = field(default_factory=lambda: pooled([]))
+    samples: pd.DataFrame = field(default_factory=lambda: pool([]))
     """Distributions that the figure shows: the axes, ``seed``, ``measure``, ``group``, ``value``, ``count``."""
     warnings: Sequence[str] = ()
     """Requests that its live runs are known not to have fulfilled."""
@@ -93,7 +93,7 @@ def measure_runs(spec: Spec, runs: Sequence[tuple[Cell, Run]], rates: Rates | No
 def measure_run(spec: Spec, cell: Cell, run: Run) -> dict[str, Any]:
     """Return what one run says by itself: its levels, what it is, and its measures."""
     about = {"runtime": run.meta["runtime"], "calibration": run.meta.get("calibration") or ""}
-    about |= {"plan_sha256": run.meta.get("plan_sha256"), "completed": completed(run)}
+    about |= {"plan_sha256": run.meta.get("plan_sha256"), "completed": has_completed(run)}
     found = {name: MEASURES[name](run) for name in spec.measures}
     if spec.gain is not None:
         found["gain"] = gain_after(run, int(cell.levels[spec.gain.axis]), spec.gain.for_s)
@@ -120,7 +120,7 @@ def with_references(
         frame["tta_s"] = tta(spec, there, curves, higher)
     _add_until_target(spec, frame)
     for name, reference in spec.excess.items():
-        frame[name] = ended(frame)["jct_s"] - frame["seed"].map(by_seed(frame, reference, "jct_s"))
+        frame[name] = mask_cut_off(frame)["jct_s"] - frame["seed"].map(by_seed(frame, reference, "jct_s"))
     return frame
 
 
@@ -149,7 +149,7 @@ def measure_sets(spec: Spec, runs: Sequence[tuple[Cell, Cluster]]) -> tuple[pd.D
         times[cell.name] = run.times
         if spec.target:
             learnt[cell.name] = run.learning
-        about = {"runtime": cluster.meta["runtime"], "calibration": "", "plan_sha256": None, "completed": run.completed}
+        about = {"runtime": cluster.meta["runtime"], "calibration": "", "plan_sha256": None, "completed": run.is_done}
         found = {name: CLUSTER_MEASURES[name](run) for name in spec.measures}
         rows.append({**cell.levels, "seed": cell.seed, **about, **found})
         if wanted:
@@ -160,7 +160,7 @@ def measure_sets(spec: Spec, runs: Sequence[tuple[Cell, Cluster]]) -> tuple[pd.D
         reached_s = [learnt[cell.name].reached_s(losses(references(spec, cell, learnt))) for cell, _ in runs]
         frame["tta_s"] = [mean_tta_s(by_job) for by_job in reached_s]
         for (cell, _), by_job in zip(runs, reached_s, strict=True) if "tta_s" in wanted else ():
-            samples.append(counted(list(by_job.values()), "tta_s").assign(**cell.levels, seed=cell.seed))
+            samples.append(single_values(list(by_job.values()), "tta_s").assign(**cell.levels, seed=cell.seed))
     _add_until_target(spec, frame)
     if spec.paired:
         bases = [times.get(Cell({**cell.levels, **spec.paired}, cell.seed).name) for cell, _ in runs]
@@ -168,7 +168,7 @@ def measure_sets(spec: Spec, runs: Sequence[tuple[Cell, Cluster]]) -> tuple[pd.D
             nan if base is None else paired_ratio(times[cell.name], base)
             for (cell, _), base in zip(runs, bases, strict=True)
         ]
-    return frame, pooled([one for one in samples if len(one)], [*spec.axes, "seed"])
+    return frame, pool([one for one in samples if len(one)], [*spec.axes, "seed"])
 
 
 def with_rates(frame: pd.DataFrame, found: Sequence[Mapping[str, Mapping[str, float]]]) -> pd.DataFrame:
@@ -210,7 +210,7 @@ def tta(spec: Spec, there: Sequence[Cell], curves: Sequence[pd.DataFrame], highe
     by_name = dict(zip((cell.name for cell in there), curves, strict=True))
     found = []
     for cell, curve, higher_is_better in zip(there, curves, higher, strict=True):
-        settled = [targets.settled(by_name[name]) for name in references(spec, cell, by_name)]
+        settled = [targets.converged_value(by_name[name]) for name in references(spec, cell, by_name)]
         target = (min if higher_is_better else max)(settled, default=nan)
         reached_s = targets.tta_s(curve, target, higher_is_better)
         found.append(reached_s if target == target else nan)
@@ -224,9 +224,9 @@ def summary(results: Results, shown: Shown | None = None) -> pd.DataFrame:
     """
     drawn, rows = results.spec.figure, []
     one = shown or drawn.alone
-    there = results.runs[results.runs[drawn.by].isin(results.spec.shown)]
-    for levels, group in there.groupby(results.spec.compared, sort=False):
-        cell = dict(zip(results.spec.compared, levels, strict=True))
+    there = results.runs[results.runs[drawn.by].isin(results.spec.shown_levels)]
+    for levels, group in there.groupby(results.spec.compared_axes, sort=False):
+        cell = dict(zip(results.spec.compared_axes, levels, strict=True))
         values = by_seed(results.runs, cell, one.measure) * one.scale
         low, high = interval(values)
         missed = (
@@ -242,7 +242,7 @@ def paper_values(results: Results, shown: Shown | None = None) -> pd.DataFrame:
     ``how`` is ``value`` for a number of the paper's, ``ratio`` for a value that follows from its ratios: to its own
     numbers, or to our value of the cell ``figure.anchor``. Where those give several, ``std`` is half of their range.
     """
-    drawn, axes = results.spec.figure, results.spec.compared
+    drawn, axes = results.spec.figure, results.spec.compared_axes
     one, rows = shown or drawn.alone, list[dict[str, Any]]()
     claims = [claim for claim in (*results.claims, *results.marked) if claim.of == (one.claims or one.measure)]
     for claim in claims:
@@ -253,7 +253,7 @@ def paper_values(results: Results, shown: Shown | None = None) -> pd.DataFrame:
     rows += [{**more.at, "value": more.value, "std": 0.0, "how": VALUE} for more in drawn.printed if one == drawn.alone]
     known = {tuple(row[axis] for axis in axes): (row["value"], row["value"]) for row in rows}
     start = _anchors(results, one) if drawn.anchor else known
-    for cell, (low, high) in related(claims, axes, start, one.scale).items():
+    for cell, (low, high) in extend_by_ratios(claims, axes, start, one.scale).items():
         if cell not in known and cell not in start:
             found = {"value": (low + high) / 2, "std": (high - low) / 2}
             rows.append({**dict(zip(axes, cell, strict=True)), **found, "how": RATIO})
@@ -263,8 +263,8 @@ def paper_values(results: Results, shown: Shown | None = None) -> pd.DataFrame:
 def _anchors(results: Results, one: Shown) -> dict[tuple[str, ...], Ends]:
     """Our values of the cells ``figure.anchor``, by cell."""
     anchor, found = results.spec.figure.anchor, dict[tuple[str, ...], Ends]()
-    for levels, _ in results.runs.groupby(results.spec.compared, sort=False):
-        cell = dict(zip(results.spec.compared, levels, strict=True))
+    for levels, _ in results.runs.groupby(results.spec.compared_axes, sort=False):
+        cell = dict(zip(results.spec.compared_axes, levels, strict=True))
         value = median(by_seed(results.runs, cell, one.measure)) * one.scale
         if all(cell[axis] in there for axis, there in anchor.items()) and np.isfinite(value):
             found[tuple(levels)] = value, value

@@ -27,7 +27,7 @@ from analysis.records.load import Run
 
 Row = dict[str, str]
 BUSY_FRAC = 0.05
-"""Of the machine's processor time: with more for other programs, a run on it was not alone."""
+"""Share of the machine's processor time: with more for other programs, a run on it was not alone."""
 ABOUT = {
     **{name: ("job", name) for name in ("workload", "straggler", "backend", "collective", "num_workers")},
     **{name: ("job", name) for name in ("num_servers", "global_batch_samples", "metric", "higher_is_better")},
@@ -41,7 +41,7 @@ DIGITS = 6
 
 def row_of(spec: Spec, cell: Cell, run: Run, more: Mapping[str, Any]) -> Row:
     """Return the row of a run; ``more``: what its record does not know (hashes, ``others_frac``, ``wall_s``)."""
-    computed = work.computed(run.tables.iterations)
+    computed = work.with_samples(run.tables.iterations)
     live = run.meta["runtime"] == "live"
     warned = warnings_of_run(run, disturbances_of(run)) if live else []
     overrun = overrun_fracs(computed).max() if live else None

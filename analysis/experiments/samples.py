@@ -15,7 +15,7 @@ from analysis.measures.cluster.learning import LOSS
 from analysis.measures.cluster.straggling import Straggling
 
 COLUMNS = ("group", "value", "count")
-"""Of a distribution: a part of it, a value, and how often it is there."""
+"""A part of a distribution, a value, and how often it is there."""
 SERVERS = tuple(f"servers={number}" for number in range(4))
 Sample = Callable[[Digest], pd.DataFrame]
 OfIterations = Callable[[Straggling], pd.DataFrame]
@@ -35,22 +35,22 @@ def _stragglers(run: Digest) -> list[float]:
 OVER_JOBS: dict[str, Callable[[Digest], list[float]]] = {
     "jct_mean_s": _jct,
     "stragglers_per_job": _stragglers,
-    "converged_metric_mean": lambda run: list(run.learning.settled().values()),
-    "perplexity_mean": lambda run: list(np.exp(list(run.learning.settled(LOSS).values()))),
+    "converged_metric_mean": lambda run: list(run.learning.converged_values().values()),
+    "perplexity_mean": lambda run: list(np.exp(list(run.learning.converged_values(LOSS).values()))),
 }
 """The values of every job, by the measure that is their mean."""
 
 
-def _counted(frame: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
+def _groups_of_kinds(frame: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
     """The kinds of a table of counts that have names, as groups."""
     mine = frame[frame["kind"].isin(list(names))]
     return mine.assign(group=mine["kind"].map(dict(names))).rename(columns={"up_to": "value"})
 
 
 def _deviations(found: Straggling) -> pd.DataFrame:
-    """Of the slowest worker: by whole iterations, and by each step (STAR, figure 1)."""
-    steps = _counted(found.others, {f"{name}_deviation": name for name in STEPS})
-    return pd.concat([_counted(found.deviations, {"iteration": "iteration"}), steps], ignore_index=True)
+    """Deviations of the slowest worker: by whole iterations, and by each step (STAR, figure 1)."""
+    steps = _groups_of_kinds(found.others, {f"{name}_deviation": name for name in STEPS})
+    return pd.concat([_groups_of_kinds(found.deviations, {"iteration": "iteration"}), steps], ignore_index=True)
 
 
 def _straggler_shares(found: Straggling) -> pd.DataFrame:
@@ -61,7 +61,7 @@ def _straggler_shares(found: Straggling) -> pd.DataFrame:
 
 
 def _kinds(kinds: Mapping[str, str], table: str = "others") -> OfIterations:
-    return lambda found: _counted(getattr(found, table), kinds)
+    return lambda found: _groups_of_kinds(getattr(found, table), kinds)
 
 
 def _lengths(found: Straggling) -> pd.DataFrame:
@@ -100,10 +100,10 @@ SAMPLES: dict[str, Sample] = {
     "host_link": _host_use("link"),
     "deviations_by_servers": _of_iterations(_kinds({name: name for name in SERVERS}, "deviations")),
 }
-"""By the names that ``figure.shows`` uses (``cdf``)."""
+"""Distributions by the names that ``figure.shows`` uses (``cdf``)."""
 
 
-def counted(values: Sequence[float], measure: str) -> pd.DataFrame:
+def single_values(values: Sequence[float], measure: str) -> pd.DataFrame:
     """Single values of a distribution without groups; NaN (unknown) is left out."""
     known = [value for value in values if value == value]
     return pd.DataFrame({"measure": measure, "group": "", "value": known, "count": 1})
@@ -115,11 +115,11 @@ def sample(run: Digest, names: Sequence[str]) -> pd.DataFrame:
     A name of ``SAMPLES``, or a measure that is a mean over jobs; others have none.
     """
     frames = [SAMPLES[name](run)[list(COLUMNS)].assign(measure=name) for name in names if name in SAMPLES]
-    frames += [counted(OVER_JOBS[name](run), name) for name in names if name in OVER_JOBS]
-    return pooled([frame for frame in frames if len(frame)])
+    frames += [single_values(OVER_JOBS[name](run), name) for name in names if name in OVER_JOBS]
+    return pool([frame for frame in frames if len(frame)])
 
 
-def pooled(frames: Sequence[pd.DataFrame], by: Sequence[str] = ()) -> pd.DataFrame:
+def pool(frames: Sequence[pd.DataFrame], by: Sequence[str] = ()) -> pd.DataFrame:
     """Distributions together, equal values as one row; ``by``: columns that keep them apart."""
     columns = [*by, "measure", *COLUMNS]
     if not frames:

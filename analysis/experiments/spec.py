@@ -77,7 +77,7 @@ class Shown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scale: float = 1.0
     log: bool = False
     ends: tuple[float, float] | None = None
-    """Of the axis, in the plotted unit; null: by the data."""
+    """Ends of the axis, in the plotted unit; null: by the data."""
     claims: str = ""
     """The measure whose claims are marked, if it is another."""
     groups: dict[str, str] = {}
@@ -244,7 +244,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """For the page: what was scaled and chosen, and why our results differ where they do (Markdown)."""
 
     @property
-    def shown(self) -> list[str]:
+    def shown_levels(self) -> list[str]:
         """The levels that get a colour."""
         return [level for level in self.levels[self.figure.by] if level not in self.figure.hide]
 
@@ -256,12 +256,12 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return levels | ({PREDICTOR: [*self.predictors, *also]} if self.predictors else {})
 
     @property
-    def compared(self) -> list[str]:
+    def compared_axes(self) -> list[str]:
         """The axes whose levels are compared."""
         return [axis for axis in self.levels if axis != self.repeats]
 
     @property
-    def measured(self) -> list[str]:
+    def columns(self) -> list[str]:
         """The columns that results have."""
         more = {"tta_s": self.target, "gain": self.gain, PAIRED: self.paired}
         rates = (*RATES, *ALARMS, *PLACES) if self.predictors else ()
@@ -285,7 +285,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return tuple(chain(self.settings, *levels, *(also.settings for also in self.also)))
 
     @property
-    def recorded(self) -> bool:
+    def has_records(self) -> bool:
         """Whether its results are made from records."""
         return self.table is None and not self.times_only and not self.keep_rows
 
@@ -366,7 +366,7 @@ def settings_of(spec: Spec, cell: Cell) -> list[str]:
     return list(merged.values())
 
 
-def narrowed(spec: Spec, seeds: Sequence[int] | None, only: Mapping[str, Sequence[str]]) -> Spec:
+def narrow(spec: Spec, seeds: Sequence[int] | None, only: Mapping[str, Sequence[str]]) -> Spec:
     """A part of the experiment; raises :class:`SpecError` for an axis or level that it does not have."""
     axes: dict[str, Any] = dict(spec.axes)
     for axis, levels in only.items():
@@ -410,8 +410,8 @@ def _figure_problem(spec: Spec) -> str | None:
     if spec.figure.kind not in KINDS:
         return f"figure: kind={spec.figure.kind}: there are {', '.join(KINDS)}"
     for drawn in (spec.figure.panels, spec.figure.by, spec.figure.along):
-        if drawn is not None and drawn not in spec.compared:
-            return f"figure: {drawn} is not one of the axes ({', '.join(spec.compared)})"
+        if drawn is not None and drawn not in spec.compared_axes:
+            return f"figure: {drawn} is not one of the axes ({', '.join(spec.compared_axes)})"
     by = spec.levels[spec.figure.by]
     for key, levels in (("fixed", spec.figure.fixed), ("looks", spec.figure.looks)):
         if strange := [level for level in levels if level not in by]:
@@ -433,9 +433,10 @@ def _marks_problem(spec: Spec) -> str | None:
     for key, axis, level in named:
         if level not in spec.levels.get(axis, ()):
             return f"figure: {key}: {axis}={level} is no level"
+    axes = spec.compared_axes
     for one in spec.figure.printed:
-        if {*one.at} != {*spec.compared}:
-            return f"figure: printed: {one.at} names no single cell; it needs a level for {', '.join(spec.compared)}"
+        if {*one.at} != {*axes}:
+            return f"figure: printed: {one.at} names no single cell; it needs a level for {', '.join(axes)}"
     return None
 
 
@@ -500,8 +501,8 @@ def _numbers_problem(spec: Spec) -> str | None:
     if spec.numbers is None:
         return None
     for measure in (*spec.numbers.columns, *spec.numbers.scale, *spec.numbers.ratios):
-        if measure not in spec.measured:
-            return f"numbers: {measure} is not measured ({', '.join(spec.measured)})"
+        if measure not in spec.columns:
+            return f"numbers: {measure} is not measured ({', '.join(spec.columns)})"
     if bool(spec.numbers.ratios) != bool(spec.numbers.over):
         return "numbers: ratios and over need each other"
     for axis, level in spec.numbers.over.items():
@@ -582,7 +583,7 @@ def _measures_problem(spec: Spec) -> str | None:
 
 def _shown_problem(spec: Spec) -> str | None:
     """Something to be drawn that is not measured."""
-    known = [*spec.measured, *(SAMPLES if spec.clusters and spec.figure.kind == "cdf" else ())]
+    known = [*spec.columns, *(SAMPLES if spec.clusters and spec.figure.kind == "cdf" else ())]
     for one in spec.figure.several:
         if one.measure not in known:
             where = f"shows: {one.measure}" if spec.figure.shows else f"value: {one.measure}"

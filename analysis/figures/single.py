@@ -26,7 +26,7 @@ from analysis.figures.timeline import (
 )
 from analysis.measures import targets, work
 from analysis.measures.elastic import is_elastic
-from analysis.measures.lanes import caption_of, drawn
+from analysis.measures.lanes import caption_of, lane_heights
 from analysis.measures.metrics import jct_s
 from analysis.measures.modes import modes_over_time
 from analysis.measures.segments import bins, excerpt, segments, shares
@@ -98,7 +98,7 @@ def _timeline(run: Run, folder: Path, about: str) -> Path | None:
 
 def _place(run: Run) -> dict[int, float]:
     """The lanes of the workers that are drawn."""
-    return drawn(numbers_of(run, "worker"), run.tables.iterations)
+    return lane_heights(numbers_of(run, "worker"), run.tables.iterations)
 
 
 def _of(rows: pd.DataFrame, place: Mapping[int, float]) -> pd.DataFrame:
@@ -129,7 +129,7 @@ def _lanes(run: Run, place: Mapping[int, float]) -> tuple[dict[float, str], pd.D
 
 def _bpt(run: Run, folder: Path, about: str) -> Path | None:
     place = _place(run)
-    rows = work.computed(_of(run.tables.iterations, place))[["worker", "iteration", "t", "bpt_s", "injected_s"]]
+    rows = work.with_samples(_of(run.tables.iterations, place))[["worker", "iteration", "t", "bpt_s", "injected_s"]]
     if not len(rows):
         return None
     if not is_painted():

@@ -23,7 +23,7 @@ from analysis.fitting.host_costs import fit_wire, fit_work, observed
 from analysis.fitting.pacing import is_paced, paced_s
 from analysis.fitting.ring_costs import fit_ring, has_ring, updates_of
 from analysis.fitting.robust import MAD_SIGMA, Estimate, median, ordinary
-from analysis.measures.host_work import has_cores, hosts_of, touched, wire_s
+from analysis.measures.host_work import has_cores, hosts_of, slowed_tasks, wire_s
 from analysis.measures.neighbours import Neighbours, set_of
 from analysis.records.load import RecordError, Run
 from analysis.records.nodes import parse_node, server_name, worker_name
@@ -154,7 +154,7 @@ def _iterations(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
     rows["asked_s"], rows["server_disturbed"], rows["disturbed"] = 0.0, False, False
     names = rows["worker"].map(worker_name)
     for window in run.plan.itertuples():
-        tasks = touched(run, str(window.target))
+        tasks = slowed_tasks(run, str(window.target))
         meanwhile = (rows["issued_s"] < window.end_s) & (rows["t"] >= window.start_s)
         if any(parse_node(task).role == "server" for task in tasks):
             rows["server_disturbed"] |= meanwhile
@@ -202,7 +202,7 @@ def _updates(number: int, run: Run, num_parameters: int) -> pd.DataFrame:
     busy = busy.assign(since_s=since_s, name=busy["server"].map(server_name))
     for window in run.plan[~run.plan["kind"].isin(SLEPT)].itertuples():
         meanwhile = (busy["since_s"] < window.end_s) & (busy["t"] > window.start_s)
-        busy = busy[~(meanwhile & busy["name"].isin(touched(run, str(window.target))))]
+        busy = busy[~(meanwhile & busy["name"].isin(slowed_tasks(run, str(window.target))))]
     updates = run.tables.updates
     grads = updates[~updates["void"]].drop_duplicates("version", keep="last").set_index("version")["num_grads"]
     num_bytes = FLOAT_BYTES * num_parameters / (run.job.get("num_servers") or 1)

@@ -44,7 +44,7 @@ class _Hits(NamedTuple):
     """When the first work was issued; NaN if there was none."""
 
 
-def achieved(
+def achieved_effects(
     plan: pd.DataFrame, iterations: pd.DataFrame, updates: pd.DataFrame, server_busy: pd.DataFrame
 ) -> pd.DataFrame:
     """The plan with the achieved effects, one row per disturbance.

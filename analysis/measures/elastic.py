@@ -39,7 +39,7 @@ def nodes_over_time(run: Run) -> pd.DataFrame:
     books = _Books(run)
     rows = [(0.0, *books.count())]
     for line in run.notable_lines:
-        if books.saw(line):
+        if books.follow(line):
             rows.append((line.t, *books.count()))
     frame = pd.DataFrame(rows, columns=["t", "workers", "servers", "cores"]).drop_duplicates("t", keep="last")
     same = (frame[["workers", "servers", "cores"]].diff().fillna(1.0) == 0).all(axis=1)
@@ -54,7 +54,7 @@ class _Books:
         self.holders = sum(node.role == "server" for node in self.here)
         self.cores: dict[Node, float] = {}
 
-    def saw(self, line: Line) -> bool:
+    def follow(self, line: Line) -> bool:
         """Count one line; whether it concerned nodes."""
         match line.event or line.note:
             case Joined(worker=number):
@@ -79,7 +79,7 @@ def cores_of(run: Run, role: str) -> list[float]:
     """Cores of every worker or server that is present at the end, as far as they are known."""
     books = _Books(run)
     for line in run.notable_lines:
-        books.saw(line)
+        books.follow(line)
     return [books.cores[node] for node in sorted(books.here) if node.role == role and node in books.cores]
 
 

@@ -78,12 +78,12 @@ def _ends(waits: Mapping[int, set[int]]) -> dict[int, set[int]]:
     A rank is at an end if every rank that it waits for, directly or not, waits for as many ranks: then all are a
     circle. A rank that waits for a circle is not in it.
     """
-    waited_for = {rank: _waited_for(rank, waits) for rank in set(waits).union(*waits.values())}
+    waited_for = {rank: _chain_of_waits(rank, waits) for rank in set(waits).union(*waits.values())}
     ends = {rank for rank, some in waited_for.items() if all(len(waited_for[one]) == len(some) for one in some)}
     return {rank: waited_for[rank] & ends for rank in waits}
 
 
-def _waited_for(rank: int, waits: Mapping[int, set[int]]) -> set[int]:
+def _chain_of_waits(rank: int, waits: Mapping[int, set[int]]) -> set[int]:
     """The rank itself and all ranks that it waits for, directly or not."""
     seen, new = {rank}, {rank}
     while new:

@@ -52,7 +52,7 @@ class Cell(NamedTuple):
     note: str
 
     @property
-    def harmed(self) -> bool:
+    def is_harmful(self) -> bool:
         """Whether it is slower than BSP by more than the tolerance; a job that did not finish is."""
         return self.outcome in ("cut", "failed") or self.ratio > TOLERATED
 
@@ -84,7 +84,7 @@ def cells_of(runs: pd.DataFrame) -> list[Cell]:
     return [_cell(key, rows) for key, rows in runs.groupby(CELL, sort=False)]
 
 
-def compared(jobs: pd.DataFrame) -> pd.DataFrame:
+def pair_with_bsp(jobs: pd.DataFrame) -> pd.DataFrame:
     """The jobs with ``jct_s`` and ``bsp_s``, BSP's own left out, as :func:`cells_of` needs them."""
     others = jobs[jobs["strategy"] != REFERENCE]
     return others.assign(jct_ratio=others["jct_s"] / others["bsp_s"])
@@ -102,14 +102,14 @@ def reason_for(cell: Cell, reasons: Reasons) -> Reason | None:
     return next((one for one in reasons.get(cell.strategy, ()) if one.covers(cell)), None)
 
 
-def unexplained(cells: Sequence[Cell], reasons: Reasons) -> list[Cell]:
+def cells_without_reason(cells: Sequence[Cell], reasons: Reasons) -> list[Cell]:
     """The harmful cells without a reason."""
-    return [cell for cell in cells if cell.harmed and reason_for(cell, reasons) is None]
+    return [cell for cell in cells if cell.is_harmful and reason_for(cell, reasons) is None]
 
 
 def idle_reasons(cells: Sequence[Cell], reasons: Reasons) -> list[str]:
     """Reasons that no cell needs: for unknown strategies or patterns, or for cells that no longer harm."""
-    needed = {id(reason_for(cell, reasons)) for cell in cells if cell.harmed}
+    needed = {id(reason_for(cell, reasons)) for cell in cells if cell.is_harmful}
     return [
         f"{strategy}: {', '.join(one.stragglers)}: {one.why}"
         for strategy, several in reasons.items()

@@ -48,7 +48,7 @@ def has_cores(run: Run) -> bool:
     return not hosts or (alone and tasks <= run.meta["machine"].get("num_cores", 0))
 
 
-def touched(run: Run, target: str) -> set[str]:
+def slowed_tasks(run: Run, target: str) -> set[str]:
     """The tasks slowed by a disturbance of ``target``: for a link, those on the hosts at its ends."""
     node = parse_node(target)
     if node.is_task:
@@ -123,7 +123,7 @@ def traffic(run: Run, num_bytes: int) -> Traffic:
 
 def _with_server(run: Run, server: str, part_bytes: float) -> dict[int, float]:
     """Return the bytes of each worker's message to this server, if the server is on another host."""
-    near = touched(run, next(f"host:{host['number']}" for host in hosts_of(run) if server in host["tasks"]))
+    near = slowed_tasks(run, next(f"host:{host['number']}" for host in hosts_of(run) if server in host["tasks"]))
     numbers = run.tables.iterations["worker"].unique()
     return {number: 0.0 if worker_name(number) in near else part_bytes for number in numbers}
 

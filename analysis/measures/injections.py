@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from analysis.measures.disturbances import achieved
+from analysis.measures.disturbances import achieved_effects
 from analysis.records.load import Run
 from analysis.records.members import numbers_of
 from analysis.records.nodes import parse_node
@@ -82,7 +82,7 @@ def injections(run: Run) -> pd.DataFrame:
     ``outage_s`` (pause, kill, cut): longest time without a gradient of the target's workers, less the usual one.
     """
     tables, context = run.tables, _context_of(run)
-    plan = achieved(run.plan, tables.iterations, tables.updates, tables.server_busy)
+    plan = achieved_effects(run.plan, tables.iterations, tables.updates, tables.server_busy)
     work = _work(tables.iterations, plan, context)
     subjects = {
         key: _subject(*key, work, plan, context)
@@ -90,7 +90,7 @@ def injections(run: Run) -> pd.DataFrame:
     }
     rows = []
     for window in plan.itertuples():
-        head = _slept(window) if window.kind in SLEPT else _read_note(window, tables.injections)
+        head = _sleep_row(window) if window.kind in SLEPT else _read_note(window, tables.injections)
         if head is not None:
             subject = subjects[window.kind, window.target]
             row = {"window": window.Index, **{name: getattr(window, name) for name in PLANNED}, **head}
@@ -182,7 +182,7 @@ def _on_device(run: Run) -> dict[int, frozenset[int]]:
 
 
 def workers_of(run: Run, targets: Iterable[str]) -> dict[str, frozenset[int]]:
-    """By target of the plan the workers in it: itself, those on its GPU or host or hosts; none for a server.
+    """The workers in each target of the plan: itself, those on its GPU or host or hosts; none for a server.
 
     Of a part of a worker, that worker.
     """
@@ -272,7 +272,7 @@ def _subject(kind: str, target: str, work: pd.DataFrame, plan: pd.DataFrame, con
 # ---- requested level and mechanism ----------------------------------------------------------------------------------
 
 
-def _slept(window: Any) -> Row | None:
+def _sleep_row(window: Any) -> Row | None:
     """Seconds per work item, planned and measured; None if it met no work."""
     if not window.hits:
         return None

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from analysis.measures.work import computed
+from analysis.measures.work import with_samples
 
 MOST = 32
 """Workers of which each has a lane: half of a page."""
 
 
-def drawn(workers: Sequence[int], iterations: pd.DataFrame) -> dict[int, float]:
+def lane_heights(workers: Sequence[int], iterations: pd.DataFrame) -> dict[int, float]:
     """The heights of the lanes of ``workers``, which ascend: their numbers, or with more than ``MOST`` their places.
 
     With more, half of the lanes show the slowest workers, by the mean time of their iterations, and the other half
@@ -20,7 +20,7 @@ def drawn(workers: Sequence[int], iterations: pd.DataFrame) -> dict[int, float]:
     """
     if len(workers) <= MOST:
         return {worker: float(worker) for worker in workers}
-    mean_s = computed(iterations).groupby("worker")["iter_s"].mean().reindex(workers, fill_value=0.0)
+    mean_s = with_samples(iterations).groupby("worker")["iter_s"].mean().reindex(workers, fill_value=0.0)
     slowest = set(mean_s.sort_values(ascending=False, kind="stable").index[: MOST // 2])
     others = [worker for worker in workers if worker not in slowest]
     spaced = {others[place * len(others) // (MOST // 2)] for place in range(MOST // 2)}

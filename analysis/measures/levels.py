@@ -40,7 +40,7 @@ def levels(seconds: Floats, slow_frac: float) -> list[tuple[int, int]]:
     """
     size = max(1, ceil(len(seconds) / MOST_BLOCKS))
     blocks = np.log([np.median(seconds[start : start + size]) for start in range(0, len(seconds), size)])
-    bounds = [0, *_divided(blocks, max(FEWEST, ceil(LEAST_FRAC * len(blocks))), 0), len(blocks)]
+    bounds = [0, *_divide(blocks, max(FEWEST, ceil(LEAST_FRAC * len(blocks))), 0), len(blocks)]
     while len(bounds) > 2:
         pairs = list(pairwise([blocks[start:end] for start, end in pairwise(bounds)]))
         apart = [abs(float(np.median(after) - np.median(before))) for before, after in pairs]
@@ -51,16 +51,16 @@ def levels(seconds: Floats, slow_frac: float) -> list[tuple[int, int]]:
     return [(size * start, min(size * end, len(seconds))) for start, end in pairwise(bounds)]
 
 
-def _divided(values: Floats, fewest: int, offset: int) -> list[int]:
+def _divide(values: Floats, fewest: int, offset: int) -> list[int]:
     """All ends of levels that there may be."""
     if len(values) < 2 * fewest:
         return []
     cost = _costs(values) + np.append(_costs(values[::-1])[::-1][1:], 0.0)  # of the first ones, and of the others
     place = fewest + int(np.argmin(cost[fewest - 1 : len(values) - fewest]))
     return [
-        *_divided(values[:place], fewest, offset),
+        *_divide(values[:place], fewest, offset),
         offset + place,
-        *_divided(values[place:], fewest, offset + place),
+        *_divide(values[place:], fewest, offset + place),
     ]
 
 

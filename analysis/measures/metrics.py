@@ -25,7 +25,7 @@ def jct_s(run: Run) -> float:
     return run.end_s
 
 
-def completed(run: Run) -> bool:
+def has_completed(run: Run) -> bool:
     """Whether the job completed: it ended by itself, and not because ``max_time_s`` was up.
 
     One that has neither epochs nor a value to stop at is of fixed time, and completes by that.
@@ -72,7 +72,7 @@ def _times(run: Run) -> dict[str, Any]:
     held = targets.rule_of(job)
     tta = targets.tta_s(scored, target, *held) if target is not None else nan
     return {
-        "completed": completed(run),
+        "completed": has_completed(run),
         "jct_s": jct_s(run),
         "metric": job["metric"],
         "higher_is_better": up,
@@ -109,7 +109,7 @@ def _gradients(run: Run) -> dict[str, Any]:
 
 
 def _workers(run: Run) -> dict[str, Any]:
-    rows, spent = work.computed(run.tables.iterations), work.time_spent(run.tables.iterations)
+    rows, spent = work.with_samples(run.tables.iterations), work.time_spent(run.tables.iterations)
     deviating = work.deviations(rows)
     pairs, frac = work.stragglers(deviating)
     delay = work.delay_frac(deviating)

@@ -138,7 +138,7 @@ def _unit(job: CalmJob, group: Group) -> SlowUnit:
     )
 
 
-def saved_without(job: CalmJob, units: Sequence[SlowUnit]) -> Floats:
+def saved_s_without(job: CalmJob, units: Sequence[SlowUnit]) -> Floats:
     """[steps] how much shorter each step would have been without the excess of all of these."""
     return job.saved_s(cells_of(units, job.late.own_s.shape))
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.measures.injections import SLEPT, workers_of
-from analysis.measures.work import STRAGGLER_FRAC, computed
+from analysis.measures.work import STRAGGLER_FRAC, with_samples
 from analysis.records.load import RecordError, Run
 from analysis.records.nodes import number_of, parse_node, role_of
 from strategies.protocol import Started
@@ -29,7 +29,7 @@ SAME_S = 1e-9
 Losses = list[tuple[float, int]]
 
 
-def timed(run: Run) -> pd.DataFrame:
+def timed_iterations(run: Run) -> pd.DataFrame:
     """The timed iterations: ``worker``, ``iteration``, ``begun_s``, ``t``, ``iter_s``, and their resources.
 
     That is ``cpu``, ``memory``, ``samples``, ``cpu_frac`` (NaN if the record does not say how much processor time an
@@ -42,7 +42,7 @@ def timed(run: Run) -> pd.DataFrame:
     Raises:
         RecordError: there are none.
     """
-    rows = computed(run.tables.iterations)
+    rows = with_samples(run.tables.iterations)
     rows = rows[(rows["samples"] == rows["assigned_samples"]) & (rows["iter_s"] > 0)]
     if not len(rows):
         raise RecordError(f"{run.path}: holds no iteration of a worker on a whole batch. Score a run that trained")
@@ -81,7 +81,7 @@ def losses(run: Run) -> Losses:
     return [(float(t), int(worker)) for t, worker in zip(rows["t"], rows["id"], strict=True)]
 
 
-def realised(rows: pd.DataFrame, lost: Losses, tolerance_frac: float = STRAGGLER_FRAC) -> pd.Series:
+def realised_labels(rows: pd.DataFrame, lost: Losses, tolerance_frac: float = STRAGGLER_FRAC) -> pd.Series:
     """Whether each iteration took more than ``tolerance_frac`` longer than the fastest worker's (nullable boolean).
 
     At its end it is compared with the last iteration that each other worker had begun by then, which may still be in
@@ -89,7 +89,7 @@ def realised(rows: pd.DataFrame, lost: Losses, tolerance_frac: float = STRAGGLER
     the time. A worker's iterations before it was lost do not count. Null if there is no other worker to compare with.
 
     Args:
-        rows: from :func:`timed`.
+        rows: from :func:`timed_iterations`.
         lost: from :func:`losses`.
         tolerance_frac: part of the fastest one's time.
     """
@@ -131,8 +131,8 @@ def windows(run: Run) -> pd.DataFrame:
 def truth(run: Run, rows: pd.DataFrame, labels: str, tolerance_frac: float = STRAGGLER_FRAC) -> pd.Series:
     """The label of each of ``rows`` (nullable boolean), by one of ``LABELS``."""
     if labels == "realised":
-        return realised(rows, losses(run), tolerance_frac)
-    return planned(rows, labelled_windows(run, labels))
+        return realised_labels(rows, losses(run), tolerance_frac)
+    return planned_labels(rows, labelled_windows(run, labels))
 
 
 def labelled_windows(run: Run, labels: str) -> pd.DataFrame:
@@ -141,7 +141,7 @@ def labelled_windows(run: Run, labels: str) -> pd.DataFrame:
     return windows(replace(run, plan=run.plan[:0]) if faultless else run)  # such a plan has a window per iteration
 
 
-def located(run: Run, rows: pd.DataFrame, plan: pd.DataFrame) -> pd.DataFrame:
+def locate(run: Run, rows: pd.DataFrame, plan: pd.DataFrame) -> pd.DataFrame:
     """Where each of ``rows`` straggles, if it does: ``place`` and ``part``, as :func:`prediction.places` reads them.
 
     ``plan``: from :func:`labelled_windows`. The part is that which the kind of disturbance slows down; where several
@@ -170,13 +170,13 @@ def _work(rows: pd.DataFrame, run: Run) -> pd.Series:
     return pd.Series(work, index=rows.index)
 
 
-def planned(rows: pd.DataFrame, plan: pd.DataFrame) -> pd.Series:
+def planned_labels(rows: pd.DataFrame, plan: pd.DataFrame) -> pd.Series:
     """Whether the plan covers each iteration (nullable boolean, never null).
 
     Sleeps cover the iterations that begin in their window; any other window covers those that it overlaps.
 
     Args:
-        rows: from :func:`timed`.
+        rows: from :func:`timed_iterations`.
         plan: from :func:`windows`.
     """
     begun, end, worker = (rows[name].to_numpy() for name in ("begun_s", "t", "worker"))

@@ -56,7 +56,7 @@ class Ranked(NamedTuple):
         return "faster" if self.high < 1.0 else "slower" if self.low > 1.0 else "not distinguishable"
 
 
-def ranked(jobs: Mapping[str, Repeated], present: str, logged_s: float, paused_s: float = 0.0) -> list[Ranked]:
+def rank_strategies(jobs: Mapping[str, Repeated], present: str, logged_s: float, paused_s: float = 0.0) -> list[Ranked]:
     """Strategies from the fastest to the slowest, by the time that each needs for the present one's work.
 
     All pass the whole logged history; a faster candidate does more work in it.
@@ -81,7 +81,7 @@ def ranked(jobs: Mapping[str, Repeated], present: str, logged_s: float, paused_s
     return by_time([one(name, job) for name, job in jobs.items()])
 
 
-def cured(name: str, length_s: Floats, saved_s: Floats, restart_s: float, block: int) -> Ranked:
+def ranked_cure(name: str, length_s: Floats, saved_s: Floats, restart_s: float, block: int) -> Ranked:
     """A cure that is no strategy.
 
     Args:

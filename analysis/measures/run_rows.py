@@ -10,7 +10,7 @@ import numpy as np
 
 from analysis.measures.labels import case_labels, strategy_labels
 from analysis.measures.small_samples import median
-from analysis.measures.warning_lines import stored, together
+from analysis.measures.warning_lines import stored_warnings, together
 
 TIMES = ("jct_s", "tta_s")
 PAIR = ("seed", "plan_sha256")
@@ -64,7 +64,7 @@ def _numbers(summary: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def grouped(rows: Iterable[Row], *keys: str) -> dict[tuple[Any, ...], list[Row]]:
+def group_rows(rows: Iterable[Row], *keys: str) -> dict[tuple[Any, ...], list[Row]]:
     """The rows by the values of these keys, in order of appearance."""
     found: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
@@ -106,8 +106,8 @@ def paired_ratios(group: Rows, baseline: Rows, name: str) -> list[float]:
 
 
 def _pairs(group: Rows, baseline: Rows) -> Iterator[tuple[list[Row], list[Row]]]:
-    theirs = grouped(baseline, *PAIR)
-    for pair, ours in grouped(group, *PAIR).items():
+    theirs = group_rows(baseline, *PAIR)
+    for pair, ours in group_rows(group, *PAIR).items():
         if pair in theirs:
             yield ours, theirs[pair]
 
@@ -128,17 +128,19 @@ def warnings_of(runs: Rows, shown: Callable[[str], str] = str) -> list[str]:
     ``shown``: its name in lines.
     """
     found = []
-    for (case, seed), group in grouped(runs, "case", "seed").items():
+    for (case, seed), group in group_rows(runs, "case", "seed").items():
         plans = {row["plan_sha256"] for row in group} - {None}
         if len(plans) > 1:
             where = f" ({case})" if case else ""
             found.append(f"seed {seed}{where}: {len(plans)} different plans; such runs are not paired")
-    for (case,), group in grouped(runs, "case").items():
+    for (case,), group in group_rows(runs, "case").items():
         where = f"{case}: " if case else ""
-        found += few_seeds([seeds(own) for own in grouped(group, "strategy").values()], f"{where}strategies ran", where)
-    for (case, strategy), group in grouped(runs, *CELL).items():
+        found += few_seeds(
+            [seeds(own) for own in group_rows(group, "strategy").values()], f"{where}strategies ran", where
+        )
+    for (case, strategy), group in group_rows(runs, *CELL).items():
         where = f" ({case})" if case else ""
-        alike = together((stored(row) for row in group), "runs")
+        alike = together((stored_warnings(row) for row in group), "runs")
         found += [f"{shown(strategy)}{where}, {one.text}" for one in alike]
     return found
 

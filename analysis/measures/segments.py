@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analysis.measures.work import computed
+from analysis.measures.work import with_samples
 
 PHASES = ("wait", "pull", "compute", "injected", "send")
 ABOUT = ("incarnation", "iteration", "grad", "version_read", "samples", "fate")
@@ -19,7 +19,7 @@ def segments(iterations: pd.DataFrame) -> pd.DataFrame:
     data and computing, ``injected`` the part of it that was added. A segment never starts before the worker's last
     arrival.
     """
-    rows = computed(iterations).sort_values(["worker", "t"], kind="stable")
+    rows = with_samples(iterations).sort_values(["worker", "t"], kind="stable")
     own_s = rows["data_s"] + rows["compute_s"] - rows["injected_s"]
     durations = (rows["wait_s"], rows["pull_s"], own_s, rows["injected_s"], rows["send_s"])
     floor = rows.groupby("worker")["t"].shift(fill_value=0.0).to_numpy()
@@ -57,7 +57,7 @@ def bins(segmented: pd.DataFrame, end_s: float, most: int = 200) -> int:
 
 def excerpt(iterations: pd.DataFrame, plan: pd.DataFrame, end_s: float, count: int = 24) -> tuple[float, float]:
     """A window (seconds) of about ``count`` iterations around the start of the first disturbance that had an effect."""
-    rows = computed(iterations)
+    rows = with_samples(iterations)
     if not len(rows):
         return 0.0, end_s
     per_iteration = (rows["t"] - rows["start_s"]).median()

@@ -65,7 +65,7 @@ class _Found(NamedTuple):
     spread: float
 
 
-def staggered(job: CalmJob) -> Staggered | None:
+def staggered_pauses(job: CalmJob) -> Staggered | None:
     """The pauses of a job with barriers; None: too few ranks have one period, or they pause in the same steps."""
     if not job.barrier:
         return None

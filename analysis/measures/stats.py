@@ -14,7 +14,7 @@ from analysis.measures.run_rows import (
     MEANS,
     TIMES,
     Rows,
-    grouped,
+    group_rows,
     largest,
     numbers,
     of_cell,
@@ -46,7 +46,7 @@ def compare_runs(runs: Rows, baseline: str | None = None) -> pd.DataFrame:
     (:func:`analysis.measures.small_samples.interval_of_times`).
     """
     rows = []
-    for (case, strategy), group in grouped(runs, *CELL).items():
+    for (case, strategy), group in group_rows(runs, *CELL).items():
         row = {"case": case, "strategy": strategy, "runs": len(group), "seeds": seeds(group)}
         row |= {name: group[0][name] for name in ("metric", "higher_is_better", "target")}
         other = of_cell(runs, case, baseline)

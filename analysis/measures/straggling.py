@@ -21,11 +21,11 @@ from analysis.logs.step_log import StepLog
 from analysis.measures.block_intervals import in_blocks, ratio_interval
 from analysis.measures.calm_steps import CalmJob, calm_steps, part_of, with_phases
 from analysis.measures.lateness import Lateness, lateness
-from analysis.measures.named_units import SlowUnit, cells_of, named_units, saved_without
+from analysis.measures.named_units import SlowUnit, cells_of, named_units, saved_s_without
 from analysis.measures.phases import period_of, runs
 from analysis.measures.slow_steps import Bools, Floats, SlowSteps, slow_steps
 from analysis.measures.slow_units import hosts_of
-from analysis.measures.staggered import Staggered, staggered
+from analysis.measures.staggered import Staggered, staggered_pauses
 from analysis.measures.uneven import LEAST_UNEVEN, balanced_saved_s
 
 LONG_FRAC = 0.1
@@ -104,7 +104,7 @@ def straggling(log: StepLog, *, barrier: bool, slow_frac: float, ranks_per_host:
     ideal = actual - (np.nanmax(own_s, axis=1) - middle) if barrier else middle
     low, high = ratio_interval(*(in_blocks(each, block_of(found.slow)) for each in (actual, ideal)))
     hosts = hosts_of(log.ranks, log.hosts, ranks_per_host)
-    pausing = staggered(job)
+    pausing = staggered_pauses(job)
     paused = pausing.cells if pausing else np.zeros(own_s.shape, bool)
     units = named_units(replace(job, found=replace(found, slow=found.slow & ~paused)), hosts)
     since = found.since.copy()
@@ -123,7 +123,7 @@ def straggling(log: StepLog, *, barrier: bool, slow_frac: float, ranks_per_host:
         found=replace(found, since=since),
         late=late,
         units=units,
-        saved_s=partial(saved_without, job),
+        saved_s=partial(saved_s_without, job),
         scattered_frac=part_of(all_s - job.saved_s(named | paused), late),
         pauses=_pauses(log, late),
         staggered=pausing,

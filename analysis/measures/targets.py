@@ -65,7 +65,7 @@ def rule_of(job: Mapping[str, Any]) -> tuple[bool, int]:
     return bool(job["higher_is_better"]), job.get("target_evals") or 1
 
 
-def settled(scored: pd.DataFrame) -> float:
+def converged_value(scored: pd.DataFrame) -> float:
     """The value converged to: the mean over the last fifth of the time; NaN without values.
 
     The window of :func:`converged_s` would need a finer metric than the accuracy on a few hundred images.

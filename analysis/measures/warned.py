@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.measures import work
-from analysis.measures.disturbances import achieved
+from analysis.measures.disturbances import achieved_effects
 from analysis.measures.injections import injections
 from analysis.measures.injector_errors import ABOUT, PROMISED_MS
 from analysis.measures.warning_lines import Warned, together
@@ -27,9 +27,9 @@ ENFORCED = ("cpu_cores", "link_bytes_per_s")
 
 
 def disturbances_of(run: Run) -> pd.DataFrame:
-    """Its plan with what was achieved (:func:`analysis.measures.disturbances.achieved`)."""
+    """Its plan with what was achieved (:func:`analysis.measures.disturbances.achieved_effects`)."""
     tables = run.tables
-    return achieved(run.plan, tables.iterations, tables.updates, tables.server_busy)
+    return achieved_effects(run.plan, tables.iterations, tables.updates, tables.server_busy)
 
 
 def warnings_of_run(run: Run, injected: pd.DataFrame) -> list[Warned]:
@@ -38,7 +38,7 @@ def warnings_of_run(run: Run, injected: pd.DataFrame) -> list[Warned]:
     ``injected``: its :func:`disturbances_of`.
     """
     own = [Warned(run.finished.warning)] if run.finished and run.finished.warning else []
-    parts = (_overrun(run), _slept(run, injected), _read_back(run), _late(run), _hogs(run), _short(run), _notes(run))
+    parts = (_overruns(run), _sleeps(run, injected), _levels(run), _late(run), _hogs(run), _short(run), _notes(run))
     broken = [Warned(f"integrity: {problem}") for problem in run.integrity.problems]
     return [*own, *(found for part in parts for found in part), *broken]
 
@@ -55,8 +55,8 @@ def warnings_of_jobs(folders: Iterable[Path]) -> list[Warned]:
     return together(found, "jobs")
 
 
-def _overrun(run: Run) -> Iterator[Warned]:
-    rows = work.computed(run.tables.iterations)
+def _overruns(run: Run) -> Iterator[Warned]:
+    rows = work.with_samples(run.tables.iterations)
     share = overrun_fracs(rows)
     if share.max() > LEAST_OVERRUN_FRAC:
         late = rows[rows["overrun_s"] > 0]
@@ -68,13 +68,13 @@ def _overrun(run: Run) -> Iterator[Warned]:
 def overrun_fracs(rows: pd.DataFrame) -> pd.Series:
     """The share of each worker's time by which its iterations took longer than its paced device; empty if none did.
 
-    ``rows``: iterations that were computed (:func:`analysis.measures.work.computed`).
+    ``rows``: iterations that were computed (:func:`analysis.measures.work.with_samples`).
     """
     late = rows[rows["overrun_s"] > 0]
     return late.groupby("worker")["overrun_s"].sum() / work.time_spent(rows).sum(axis="columns")
 
 
-def _slept(run: Run, injected: pd.DataFrame) -> Iterator[Warned]:
+def _sleeps(run: Run, injected: pd.DataFrame) -> Iterator[Warned]:
     """Delays and slow-downs, which workers and servers sleep; of each target as many of them as were reported.
 
     A task that was lost, or has moved, may have left its disturbances behind (``docs/restarts.md``), so it is left out.
@@ -95,7 +95,7 @@ def _slept(run: Run, injected: pd.DataFrame) -> Iterator[Warned]:
         yield worst
 
 
-def _read_back(run: Run) -> Iterator[Warned]:
+def _levels(run: Run) -> Iterator[Warned]:
     """Levels of disturbances, and limits of nodes, that are others than asked for."""
     notes = run.tables.injections
     off = (notes["achieved"] - notes["asked"]).abs() / notes["asked"].where(notes["asked"] > 0, 1.0)

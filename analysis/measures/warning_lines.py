@@ -24,7 +24,7 @@ def in_summary(found: Sequence[Warned]) -> dict[str, Any]:
     return {"warning": "; ".join(one.text for one in found) or None, "warnings": [one._asdict() for one in found]}
 
 
-def stored(summary: Mapping[str, Any]) -> list[Warned]:
+def stored_warnings(summary: Mapping[str, Any]) -> list[Warned]:
     """The warnings of a summary."""
     return [Warned(**each) for each in summary.get("warnings") or ()]
 

@@ -17,7 +17,7 @@ STRAGGLER_FRAC = 0.2
 """STAR, section III: a worker straggles in an iteration that takes more than 20 % longer than the fastest worker's."""
 
 
-def computed(iterations: pd.DataFrame) -> pd.DataFrame:
+def with_samples(iterations: pd.DataFrame) -> pd.DataFrame:
     """The iterations that processed samples."""
     return iterations[iterations["samples"] > 0]
 
@@ -28,7 +28,7 @@ def time_spent(iterations: pd.DataFrame) -> pd.DataFrame:
     ``injected_s`` is subtracted from ``compute_s``, so that the columns sum to the workers' time. Waiting before the
     job's start does not count.
     """
-    rows = computed(iterations)
+    rows = with_samples(iterations)
     parts = rows[["worker", *DURATIONS, "injected_s"]].copy()
     parts["wait_s"] = rows["wait_s"] - (-rows["start_s"]).clip(lower=0.0).clip(upper=rows["wait_s"])
     parts["compute_s"] -= parts["injected_s"]
@@ -65,7 +65,7 @@ def deviations(iterations: pd.DataFrame) -> pd.DataFrame:
 
     Compares full batches only (partial ones at an epoch's end are not comparable), where at least two workers had one.
     """
-    rows = computed(iterations)
+    rows = with_samples(iterations)
     rows = rows.loc[rows["samples"] == rows["assigned_samples"], ["worker", "iteration", "iter_s"]]
     groups = rows.groupby("iteration")
     rows = rows[groups["worker"].transform("nunique") > 1]

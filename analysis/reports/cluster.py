@@ -24,7 +24,7 @@ from analysis.measures.cluster.jobs import job_times, use_over_time, window
 from analysis.measures.cluster.straggling import Straggling, straggling
 from analysis.measures.cluster.summary import summarise_cluster
 from analysis.measures.warned import warnings_of_jobs
-from analysis.measures.warning_lines import stored
+from analysis.measures.warning_lines import stored_warnings
 from analysis.records.cluster import Cluster, load_cluster
 from analysis.records.load import CLUSTER_EVENTS, RecordError
 from analysis.records.log import of_record
@@ -204,7 +204,7 @@ def _baseline(runs: pd.DataFrame, wanted: str | None) -> str:
 def _notes(done: Results) -> list[str]:
     """Return the notes that a reader of one run's report must know."""
     summary, found = done.summary, done.drawn.found
-    notes = [one.text for one in stored(summary)]
+    notes = [one.text for one in stored_warnings(summary)]
     notes += [f"integrity: {problem}" for problem in summary["integrity"]["problems"]]
     notes += [f"not checked: {reason}" for reason in summary["integrity"]["unchecked"]]
     if summary["jobs_completed"] < summary["jobs"]:

@@ -15,7 +15,7 @@ from analysis.measures.profiles import MOST, profile_scores
 from analysis.measures.run_rows import (
     CELL,
     Rows,
-    grouped,
+    group_rows,
     largest,
     numbers,
     of_cell,
@@ -61,7 +61,7 @@ def comparison_rows(runs: Rows, baseline: str, quantity: Quantity) -> list[Compa
     """A row per strategy of :func:`analysis.measures.run_rows.run_rows`, case by case, in order of appearance."""
     scores = _scores(runs, f"{quantity}_s")
     found = []
-    for (case, strategy), group in grouped(runs, *CELL).items():
+    for (case, strategy), group in group_rows(runs, *CELL).items():
         other = of_cell(runs, case, baseline)
         step_s = largest(numbers(group, "tta_step_s")) if quantity == "tta" else nan
         against = None if strategy == baseline or not other else _distinguish(group, other, quantity)
@@ -84,7 +84,7 @@ def _distinguish(group: Rows, other: Rows, quantity: Quantity) -> Distinction:
 
 
 def _scores(runs: Rows, name: str) -> dict[str, float]:
-    medians = {cell: median(numbers(group, name)) for cell, group in grouped(runs, *CELL).items()}
+    medians = {cell: median(numbers(group, name)) for cell, group in group_rows(runs, *CELL).items()}
     cases, strategies = (list(dict.fromkeys(names)) for names in zip(*medians, strict=True))
     if len(cases) < 2:
         return dict.fromkeys(strategies, nan)

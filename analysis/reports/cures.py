@@ -9,7 +9,7 @@ from typing import NamedTuple
 from analysis.logs.step_log import PER_ROW, RELATIVE, StepLog
 from analysis.measures.named_units import SlowUnit
 from analysis.measures.phases import runs
-from analysis.measures.ranking import Ranked, Saved, cured, saved_per_step
+from analysis.measures.ranking import Ranked, Saved, ranked_cure, saved_per_step
 from analysis.measures.rent_or_buy import restart_after
 from analysis.measures.slow_steps import Floats
 from analysis.measures.slow_units import GAP
@@ -190,7 +190,7 @@ def _cure(
     length_s = found.late.length_s
     every = log.job.get(PER_ROW, 1)
     saved = saved_per_step(length_s[span] / every, saved_s[span] / every, block)
-    return Cure(cured(name, length_s, saved_s, cost_s, block), Remedy(NOTHING, needs), saved, rows)
+    return Cure(ranked_cure(name, length_s, saved_s, cost_s, block), Remedy(NOTHING, needs), saved, rows)
 
 
 def _steps_text(log: StepLog, since: int, until: int) -> str:

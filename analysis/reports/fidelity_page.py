@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.measures.agreement import CASE, ENOUGH, OFF, PAIRS, SIDE, SIDES, UNCLEAR, WITHIN
-from analysis.measures.warning_lines import stored, together
+from analysis.measures.warning_lines import stored_warnings, together
 from analysis.reports.fidelity import TIMES, Fidelity
 from analysis.reports.sheets import DASH, Sheet, number, percent, yes
 
@@ -143,7 +143,7 @@ def _of_live(found: Fidelity) -> Iterator[str]:
         late = first["overruns"].sum() / max(1, first["iterations"].sum())
         yield f"live iterations that took longer than their device: {late:.1%}"
     for (straggler, strategy), group in first.groupby(CASE, sort=False):
-        alike = together((stored({"warnings": each}) for each in group["warnings"]), "live runs")
+        alike = together((stored_warnings({"warnings": each}) for each in group["warnings"]), "live runs")
         yield from (f"{strategy} under {straggler}, {one.text}" for one in alike)
 
 

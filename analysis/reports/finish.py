@@ -35,12 +35,12 @@ def finish(run_dir: Path, *, explain: bool = True) -> list[str]:
 
 
 def _finish_job(run_dir: Path, explain: bool) -> list[str]:
-    from analysis.measures.warning_lines import stored
+    from analysis.measures.warning_lines import stored_warnings
     from analysis.reports.report import finish_run, print_summary, summary_frame
 
     summary = finish_run(run_dir)
     print_summary(summary_frame(summary), explain=explain)
-    return [f"{summary['strategy']}: {one.text}" for one in stored(summary)]
+    return [f"{summary['strategy']}: {one.text}" for one in stored_warnings(summary)]
 
 
 def objective(run_dir: Path, metric: str) -> float:
@@ -52,7 +52,7 @@ def objective(run_dir: Path, metric: str) -> float:
 
 
 def _finish_cluster(run_dir: Path) -> list[str]:
-    from analysis.measures.warning_lines import stored
+    from analysis.measures.warning_lines import stored_warnings
     from analysis.records.load import load_object
     from analysis.reports.cluster import cluster_frame, finish_cluster
     from analysis.reports.cluster_console import print_clusters
@@ -60,4 +60,4 @@ def _finish_cluster(run_dir: Path) -> list[str]:
     summary = finish_cluster(run_dir)
     print_clusters(cluster_frame(load_object(run_dir / "meta.json"), summary))
     broken = [f"integrity: {problem}" for problem in summary["integrity"]["problems"]]
-    return [*(one.text for one in stored(summary)), *broken]
+    return [*(one.text for one in stored_warnings(summary)), *broken]

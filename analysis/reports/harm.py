@@ -62,7 +62,7 @@ def cell_text(cell: Cell | None, reasons: Reasons) -> str:
         return " "
     least = "> " if cell.outcome == "cut" else ""
     text = cell.outcome if isnan(cell.ratio) else f"{least}{cell.ratio:.2f}"  # without a ratio it or BSP has failed
-    if not cell.harmed:
+    if not cell.is_harmful:
         return text
     return f"**{text}**" if reason_for(cell, reasons) else f"**{text}** ?"
 
@@ -71,7 +71,7 @@ def summary_line(cells: Sequence[Cell]) -> str:
     """The number of harmed cells among the tried ones (refused cells do not count), and the largest gain."""
     tried = [cell for cell in cells if cell.outcome != "refused"]
     failed = [cell for cell in tried if cell.outcome == "failed"]
-    harmed = [cell for cell in tried if cell.harmed and cell.outcome != "failed"]
+    harmed = [cell for cell in tried if cell.is_harmful and cell.outcome != "failed"]
     timed = [cell for cell in tried if cell.outcome == "done" and not isnan(cell.ratio)]
     best = min(timed, key=lambda cell: cell.ratio, default=None)
     parts = [f"{len(harmed)} of {len(tried)} cells are more than {TOLERATED - 1:.0%} slower than BSP"]
@@ -84,7 +84,7 @@ def summary_line(cells: Sequence[Cell]) -> str:
 def reason_lines(cells: Sequence[Cell], reasons: Reasons) -> Iterator[str]:
     """A line per reason: the strategies and stragglers that it is for, with the ratios, and why; refusals last."""
     order = {strategy: place for place, strategy in enumerate(reasons)}
-    harmed = sorted((cell for cell in cells if cell.harmed), key=lambda cell: order.get(cell.strategy, len(order)))
+    harmed = sorted((cell for cell in cells if cell.is_harmful), key=lambda cell: order.get(cell.strategy, len(order)))
     by_reason: dict[str, list[Cell]] = {}
     for cell in harmed:
         reason = reason_for(cell, reasons)

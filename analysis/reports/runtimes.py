@@ -8,7 +8,7 @@ from math import isnan
 
 from analysis.figures.names import shown_case, shown_name
 from analysis.measures.distinguishing import distinguish
-from analysis.measures.run_rows import CELL, Row, Rows, grouped, paired_ratios, warned_counts
+from analysis.measures.run_rows import CELL, Row, Rows, group_rows, paired_ratios, warned_counts
 from analysis.reports.columns import NAMES, Quantity
 from analysis.reports.console import number_text
 
@@ -26,7 +26,7 @@ def runtime_lines(runs: Rows, quantity: Quantity) -> list[str]:
     if not {"live", "virtual"} <= {row["runtime"] for row in runs}:
         return []
     found = []
-    for (case, strategy), group in grouped(({**row, "case": _rest(row["case"])} for row in runs), *CELL).items():
+    for (case, strategy), group in group_rows(({**row, "case": _rest(row["case"])} for row in runs), *CELL).items():
         for virtual, live, differing in _pairs(group):
             ratio = distinguish(paired_ratios(virtual, live, f"{quantity}_s"))
             if ratio.pairs:
@@ -54,7 +54,7 @@ def _rest(case: str) -> str:
 def _pairs(group: Rows) -> Iterator[tuple[list[Row], list[Row], str]]:
     """Virtual runs alike, live runs alike, and in what they differ from each other or from other virtual runs."""
     sides = {
-        name: list(grouped((row for row in group if row["runtime"] == name), "backend", "calibration").items())
+        name: list(group_rows((row for row in group if row["runtime"] == name), "backend", "calibration").items())
         for name in ("virtual", "live")
     }
     for (backend, calibration), virtual in sides["virtual"]:

@@ -37,7 +37,7 @@ class Attachments:
     def __init__(self, ledger: GradientLedger, members: Membership, *, replicas: bool) -> None:
         self.ledger, self.members, self.replicas = ledger, members, replicas
         self.kept: dict[int, int] = {}
-        """By gradient of a child: its parent then, which keeps it."""
+        """The parent that keeps a child's gradient, by gradient."""
 
     def ordered(self, grad_id: int, worker: int) -> int | None:
         """A worker begins to compute a gradient: its parent, which gives it the parameters; None: it has them."""

@@ -93,7 +93,7 @@ class Executor:
         self._noted = -1
         """The version of the layout that the record has."""
         self.batches = nominal_batches(job.global_batch_samples, job.num_workers)
-        """Of the workers of the start."""
+        """Batches of the workers of the start."""
         self.cut = cut_for(job, data)
         self.shards = Shards(
             self.cut,
@@ -118,7 +118,7 @@ class Executor:
         """Finished by every worker, over all its incarnations."""
         self.reserved: dict[int, tuple[Compute, tuple[Range, ...], tuple[Piece, ...]]] = {}
         self._names: dict[int, str] = {}
-        """Of workers, as a plan writes them."""
+        """Names of workers, as a plan writes them."""
         self.next_grad_id = 0
         self._empty_rounds = 0
 

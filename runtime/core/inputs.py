@@ -42,7 +42,7 @@ class JobStarted(Input, frozen=True):
     """Hosts of aggregators, by name; None without hosts."""
     step: Literal["", "sgd", "tally"] = ""
     momentum: float = 0.0
-    """Of the optimizer, for replicas, as ``Started`` has them."""
+    """The optimizer's step and momentum, for replicas, as ``Started`` has them."""
     replicas: dict[int, int] = {}
     """Incarnations of the server's replicas, by number, as of workers."""
 
@@ -68,7 +68,7 @@ class GradientArrived(Input, frozen=True):
     sqr_norm: float | None = None
     finite: bool = True
     members: tuple[int, ...] = ()
-    """Of a sum: the gradients in it, whose workers are done."""
+    """The gradients in a sum, whose workers are done."""
     ends_s: tuple[float, ...] = ()
     """As in ``Grad``: fewer than the order's micro-batches if computing ended early."""
 

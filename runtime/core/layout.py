@@ -21,9 +21,9 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
     version: int
     workers: tuple[NodeId, ...]
-    """By number."""
+    """The workers, by number."""
     servers: tuple[NodeId, ...]
-    """By number; also those that hold nothing yet."""
+    """The servers, by number, with those that hold nothing yet."""
     shares: tuple[tuple[NodeId, float], ...]
     """The servers that hold parameters, in the order of the vector, each with its share of it; in any unit."""
     next_worker: int

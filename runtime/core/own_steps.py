@@ -51,9 +51,9 @@ class OwnSteps:
         self._since: int | None = None
         """The version after which workers have optimizers of their own."""
         self._summed: Counter[tuple[int, int]] = Counter()
-        """Of a worker's samples: how many the sums of a fragment have taken, by (fragment, worker)."""
+        """How many of a worker's samples the sums of a fragment have taken, by (fragment, worker)."""
         self._offered: dict[int, dict[int, int]] = {}
-        """By fragment: the samples that workers have offered for its next sum."""
+        """The samples that workers have offered for the next sum of a fragment, by fragment."""
 
     def step(self, command: StepAlone, version: int, rate: Callable[[int], float]) -> None:
         """Order one step from the worker of each gradient; ``rate(n)`` is the rate n samples after ``version``.

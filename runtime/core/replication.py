@@ -34,7 +34,7 @@ class Kept(msgspec.Struct):
 
     worker: int
     version: int | None = None
-    """Of the update that it was applied in."""
+    """The version of the update that it was applied in."""
 
 
 @final

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 FloatVector = NDArray[np.float32]
 
 PARAMETER_BYTES = 4
-"""Of one float32."""
+"""Size of one float32."""
 BLOCK_FLOATS = 1 << 15
 """Elements converted to double precision at once, so that they stay in the cache."""
 CUT_FLOATS = 16

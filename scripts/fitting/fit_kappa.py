@@ -33,7 +33,7 @@ from runtime.run.streams import run_program
 from stragglab.grids.answering import answer
 from stragglab.grids.choices import choices
 from stragglab.grids.forks import processors, run_here
-from stragglab.grids.grid import GRID, QUIET, Runner, fill, stored
+from stragglab.grids.grid import GRID, QUIET, Runner, fill, stored_record
 from stragglab.terminal.lists import names_of, number_of, numbers_of
 
 OUT = Path("out/kappa")
@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
 def measure_case(case: Case, arguments: argparse.Namespace, console: Console, runner: Runner | None) -> pd.DataFrame:
     """One row per job (:func:`row`), from records that are made if they are missing."""
     wanted = dict(_jobs(case, arguments))
-    found = {name: stored(name, words, arguments.out, apart="hydra.") for name, words in wanted.items()}
+    found = {name: stored_record(name, words, arguments.out, apart="hydra.") for name, words in wanted.items()}
     forks = 0 if runner else arguments.jobs
     runs = fill(wanted, found, arguments.out, console, runner or run_here, live=False, forks=forks)
     return pd.DataFrame([row(run, arguments.mode_cost) for run in runs.values()])

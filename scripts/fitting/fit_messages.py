@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from analysis.experiments.spec import Also, Cell, load_spec, settings_of
 from analysis.files import write_file
-from analysis.measures.cluster.deviations import compared
+from analysis.measures.cluster.deviations import compare_workers
 from analysis.records.cluster import load_cluster
 from analysis.records.job_rows import read_job_rows
 from runtime.core.vectors import PARAMETER_BYTES
@@ -108,7 +108,7 @@ def make_table(share: float, cores: float) -> dict[str, Any]:
 
 def communication_shares(folder: Path) -> NDArray[np.float64]:
     """Return communication's share of the time of every (worker, iteration) pair of a set of jobs, float64 [pairs]."""
-    rows = [compared(read_job_rows(one)) for one in load_cluster(folder).folders.values()]
+    rows = [compare_workers(read_job_rows(one)) for one in load_cluster(folder).folders.values()]
     return np.concatenate([((one["pull_s"] + one["send_s"]) / one["time_s"]).to_numpy() for one in rows if len(one)])
 
 

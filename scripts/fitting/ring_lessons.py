@@ -90,7 +90,7 @@ def measured_rows(lesson: Lesson, asked: RingQuestion, max_workers: int) -> Cost
     pace = lesson.took.pace
     pace = pace._replace(samples=pace.samples * asked.batch_samples / lesson.batch_samples)
     unit_s = pace.unit_s(asked.phi_samples, asked.costs)
-    return asked.costed({lesson.took.mode: unit_s}, max_workers, measured=True)
+    return asked.cost_sample({lesson.took.mode: unit_s}, max_workers, measured=True)
 
 
 def errors_of(measured: Sequence[Costed], corrections: Sequence[np.ndarray]) -> list[float]:

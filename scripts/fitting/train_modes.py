@@ -128,7 +128,7 @@ def vary_questions(seed: int, questions: Sequence[Question], mode_cost: str) -> 
 def by_heuristic(one: Question, costs: ModeTimes) -> Costed:
     """Return STAR-H's rows for a decision."""
     asked = ServerQuestion(Choice(costs=costs), one)
-    return asked.costed(asked.by_rule(), MAX_WORKERS, measured=False)
+    return asked.cost_sample(asked.by_rule(), MAX_WORKERS, measured=False)
 
 
 def recorded_questions(run: Run) -> Iterator[Question]:
@@ -202,7 +202,7 @@ def for_rings(asked: argparse.Namespace, runs: Sequence[Run]) -> Taught:
 
     def draw_lessons(seed: int, count: int) -> list[Costed]:
         drawn_ones = drawn_rings(seed, count, costs, MAX_WORKERS)
-        return [one.costed(one.by_rule(), MAX_WORKERS, measured=False) for one in drawn_ones]
+        return [one.cost_sample(one.by_rule(), MAX_WORKERS, measured=False) for one in drawn_ones]
 
     def took(seed: int, lessons: Sequence[Lesson]) -> list[Costed]:
         found = varied_rings(seed, lessons, kappas, asked.mode_cost, VARIANTS)

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.files import write_file
-from analysis.measures.prediction_labels import losses, timed
+from analysis.measures.prediction_labels import losses, timed_iterations
 from analysis.records.load import RecordError, Run, find_runs, load_run
 from predictors.lstm import FORMAT, LAYERS, SERIES, whole
 from predictors.lstm_ratio import Deviations
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def series_of(run: Run, kind: str) -> Iterator[Floats]:
     """The series of every process of a worker, float [iterations, values]; raises :class:`ConfigError`."""
-    rows, lost = timed(run), losses(run)
+    rows, lost = timed_iterations(run), losses(run)
     if kind == "resources" and rows["cpu_frac"].isna().all():
         raise ConfigError(
             f"{run.path}: does not say how much processor time an iteration took; record runs of modelled machines "

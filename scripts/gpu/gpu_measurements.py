@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from analysis.experiments.measures import idle_frac
-from analysis.measures.work import STRAGGLER_FRAC, computed
+from analysis.measures.work import STRAGGLER_FRAC, with_samples
 from analysis.records.load import Run
-from stragglab.grids.grid import QUIET, quoted
+from stragglab.grids.grid import QUIET, quote
 
 FIDELITY, SATURATION, SHARES = PARTS = ("fidelity", "saturation", "shares")
 """Parts that can be measured by themselves, most wanted first."""
@@ -65,7 +65,7 @@ def common(device: str, data: Path) -> list[str]:
     size = SIZES[device]
     task = "workload.task"
     return [
-        *("workload=resnet20_cifar10", f"{task}.data_dir={quoted(data)}", f"{task}.width={size.width:g}"),
+        *("workload=resnet20_cifar10", f"{task}.data_dir={quote(data)}", f"{task}.width={size.width:g}"),
         *(f"+{task}.dataset.verify=false", f"{task}.dataset.augment=false", "workload.optimizer.lr=0.01"),
         *("workload.target=null", "workload.convergence=null", "eval_every_s=null", "checkpoint_every_s=null"),
         *("cluster.device=null", "topology.num_servers=1", "topology.transport=shm", "max_time_s=120", *QUIET),
@@ -99,7 +99,7 @@ def part_of(name: str) -> str:
 
 def virtual_jobs(device: str, data: Path, costs: Path) -> dict[str, list[str]]:
     """The same jobs on a virtual clock, by the cost model of this device."""
-    base = [*common(device, data), "runtime=virtual", "backend=none", f"cluster.costs={quoted(costs)}"]
+    base = [*common(device, data), "runtime=virtual", "backend=none", f"cluster.costs={quote(costs)}"]
     return {f"virtual_{name}": [*base, *words] for name, words in predicted_jobs(device, live=False).items()}
 
 
@@ -108,7 +108,7 @@ def predicted_jobs(device: str, *, live: bool) -> dict[str, list[str]]:
     size = SIZES[device]
     job = [*_batch(size.each[2]), *_epochs(size.epochs)]
     target = "device:0" if live else "worker:*"  # all workers use that device; virtual ones have one each
-    hog = ["straggler=gpu_hog", f"straggler.left_frac={LEFT_FRAC}", f"straggler.targets=[{quoted(target)}]"]
+    hog = ["straggler=gpu_hog", f"straggler.left_frac={LEFT_FRAC}", f"straggler.targets=[{quote(target)}]"]
     return {
         "bsp": ["strategy=bsp", *job, CALM],
         "asp": ["strategy=asp_even", *job, CALM],
@@ -151,7 +151,7 @@ SPENT = {"waiting": "wait_s", "loading": "data_s", "pulling": "pull_s", "computi
 
 def iteration_parts(run: Run) -> Row:
     """Where an iteration goes; copies are part of computing."""
-    times = computed(run.tables.iterations)[[*SPENT.values(), "stage_s"]].median()
+    times = with_samples(run.tables.iterations)[[*SPENT.values(), "stage_s"]].median()
     parts = ", ".join(f"{word} {1e3 * times[name]:.2f}" for word, name in SPENT.items())
     found = f"{parts} (of it copies {1e3 * times['stage_s']:.2f})"
     return Row(f"an iteration of {NUM_WORKERS} workers, medians, ms", "", found, None)
@@ -159,14 +159,14 @@ def iteration_parts(run: Run) -> Row:
 
 def launches(alone: Run, at_once: Run) -> Row:
     """Return the cost of launching the kernels of the smallest batch one by one."""
-    times = [1e3 * float(computed(run.tables.iterations)["compute_s"].median()) for run in (alone, at_once)]
+    times = [1e3 * float(with_samples(run.tables.iterations)["compute_s"].median()) for run in (alone, at_once)]
     found = "one by one {:.2f} ms, at once {:.2f} ms".format(*times)
     return Row("kernels of the smallest batch, one worker", "", found, None)
 
 
 def saturation(alone: Mapping[int, Run]) -> Iterator[Row]:
     """AntDT figure 8: the time of a batch is flat for small batches, and grows with the batch for large ones."""
-    times = {batch: float(computed(run.tables.iterations)["compute_s"].median()) for batch, run in alone.items()}
+    times = {batch: float(with_samples(run.tables.iterations)["compute_s"].median()) for batch, run in alone.items()}
     text = ", ".join(f"{batch}: {1e3 * seconds:.2f} ms" for batch, seconds in times.items())
     (small, first_s), (large, last_s) = min(times.items()), max(times.items())
     per_sample = (last_s / large) / (first_s / small)
@@ -186,7 +186,7 @@ def idle_order(shared: Mapping[str, Run]) -> Row:
 
 def gpu_stragglers(run: Run) -> Row:
     """STAR figure 1b: no job has stragglers by the GPU's time, where no other job shares it; here four workers do."""
-    full = computed(run.tables.iterations)
+    full = with_samples(run.tables.iterations)
     full = full[full["samples"] == full["assigned_samples"]]
     times = full.groupby("iteration")["compute_s"]
     slow = times.max() / times.min() - 1.0 > STRAGGLER_FRAC

@@ -53,7 +53,7 @@ from scripts.gpu.gpu_steps import OURS
 from stragglab.commands import calibrate
 from stragglab.commands import injectors as calibrate_injectors
 from stragglab.grids.answering import answer, lacks_gpu
-from stragglab.grids.grid import JobFailed, Runner, fill, run_child, stored
+from stragglab.grids.grid import JobFailed, Runner, fill, run_child, stored_record
 from workloads import data
 from workloads.data import Split
 from workloads.datasets.cifar10 import CLASSES, SHAPE, Cifar10
@@ -99,7 +99,9 @@ def measure(part: str, device: str, out: Path, console: Console, runner: Runner)
         console.print(f"left out: unequal shares: {PROGRAM} is not installed")
         return
     jobs = {name: job for name, job in live_jobs(device, images).items() if part_of(name) == part}
-    runs = fill(jobs, {name: stored(name, job, out) for name, job in jobs.items()}, out, console, runner, live=True)
+    runs = fill(
+        jobs, {name: stored_record(name, job, out) for name, job in jobs.items()}, out, console, runner, live=True
+    )
     if part != FIDELITY:
         return
     costs = out / "costs.yaml"
@@ -113,7 +115,7 @@ def existing(device: str, out: Path) -> dict[str, Run]:
     """Read the existing records."""
     images = out / "data"
     jobs = live_jobs(device, images) | virtual_jobs(device, images, out / "costs.yaml")
-    found = {name: stored(name, job, out) for name, job in jobs.items()}
+    found = {name: stored_record(name, job, out) for name, job in jobs.items()}
     return {name: run for name, run in found.items() if run is not None}
 
 

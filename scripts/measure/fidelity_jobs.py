@@ -34,7 +34,7 @@ from runtime.run.streams import run_program
 from runtime.virtual.costs import load_costs
 from stragglab.grids.answering import answer
 from stragglab.grids.choices import choices
-from stragglab.grids.grid import GRID, QUIET, Runner, fill, quoted, run_child, stored
+from stragglab.grids.grid import GRID, QUIET, Runner, fill, quote, run_child, stored_record
 from stragglab.terminal.lists import names_of
 
 GPUS = {"a": 2, "b": 2, "c": 3, "d": 1}
@@ -95,14 +95,14 @@ def make(
     if side == "live":
         own = ["runtime=live", "backend=torch"]
     else:
-        costs = f"cluster.costs={quoted(asked.costs)}"
+        costs = f"cluster.costs={quote(asked.costs)}"
         own = ["runtime=virtual", "backend=none", f"backend.num_parameters={parameters}", costs]
     wanted = {}
     for placement, counts in iterations.items():
         cores = f"{REAL_CORES}={cores_of(asked.overrides) * (factors or {}).get(placement, 1.0):.6g}"
         words = [*SHARED, *own, f"placement={placement}", entries(counts), *asked.overrides, cores]
         wanted[f"{placement}_{side}"] = words
-    found = {name: stored(name, words, asked.out) for name, words in wanted.items()}
+    found = {name: stored_record(name, words, asked.out) for name, words in wanted.items()}
     runs = fill(wanted, found, asked.out, console, runner, live=side == "live")
     return {name.rpartition("_")[0]: run for name, run in runs.items()}
 

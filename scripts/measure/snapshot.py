@@ -32,7 +32,7 @@ from rich.console import Console
 from runtime.errors import FAILED, ConfigError, print_error
 from runtime.house import ROOT
 from stragglab.grids.forks import in_forks, processors, run_here
-from stragglab.grids.grid import QUIET, progress, quoted, run_child
+from stragglab.grids.grid import QUIET, progress, quote, run_child
 
 FOLDER = ROOT / "tests" / "snapshots"
 KEPT = ("all", "parameters", "samples")
@@ -111,7 +111,7 @@ def outcomes(jobs: dict[str, SnapshotJob], at_a_time: int, console: Console) -> 
                     yield name, run_child(*words_and_log(name))
 
         def words_and_log(name: str) -> tuple[list[str], Path]:
-            words = [*QUIET, *jobs[name].words, f"hydra.run.dir={quoted(places[name])}"]
+            words = [*QUIET, *jobs[name].words, f"hydra.run.dir={quote(places[name])}"]
             return words, places[name].with_suffix(".log")
 
         for name, code in run_jobs():

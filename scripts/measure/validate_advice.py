@@ -32,10 +32,10 @@ from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from runtime.run.streams import run_program
 from stragglab.commands import advise
 from stragglab.grids.advice import jct_of
-from stragglab.grids.advising import prepared, understood
+from stragglab.grids.advising import diagnose, prepare
 from stragglab.grids.answering import answer
 from stragglab.grids.choices import choices
-from stragglab.grids.grid import GRID, QUIET, Runner, fill, quoted, run_child, stored
+from stragglab.grids.grid import GRID, QUIET, Runner, fill, quote, run_child, stored_record
 from stragglab.grids.marked import put_between
 from stragglab.terminal.lists import names_of, numbers_of
 
@@ -88,8 +88,8 @@ def main(argv: Sequence[str] | None = None, runner: Runner = run_child) -> int:
         cells = [Cell(*cell) for cell in product(asked.stragglers, asked.seeds, [PRESENT, *asked.strategies])]
         wanted = {cell.name: cell.words(asked) for cell in cells}
         for settings in wanted.values():
-            preflight([*settings, f"hydra.run.dir={quoted(asked.out / 'unfinished' / 'try')}"])
-        found = {name: stored(name, settings, asked.out) for name, settings in wanted.items()}
+            preflight([*settings, f"hydra.run.dir={quote(asked.out / 'unfinished' / 'try')}"])
+        found = {name: stored_record(name, settings, asked.out) for name, settings in wanted.items()}
         runs: dict[str, Run] = fill(wanted, found, asked.out, console, runner, live=True)
         compared = [one for cell in cells if cell.strategy == PRESENT for one in _predict(cell, cells, runs, asked)]
         _report(compared, [run.meta for run in runs.values()], shlex.join(words), asked, console)
@@ -101,8 +101,8 @@ def _predict(log_of: Cell, cells: Sequence[Cell], runs: dict[str, Run], asked: a
     """The present strategy repeated, and all others predicted, from its record alone."""
     path, same = runs[log_of.name].path, [cell for cell in cells if cell[:2] == log_of[:2]]
     options = advise.parse([str(path), "--kind", "delay", "-o", str(asked.out / "advice" / log_of.name)])
-    job = understood(without_first(read_log(path), options.skip), [], options)
-    configs, refused = prepared(job, [cell.strategy for cell in same], options.out)
+    job = diagnose(without_first(read_log(path), options.skip), [], options)
+    configs, refused = prepare(job, [cell.strategy for cell in same], options.out)
     if refused:
         raise ConfigError("; ".join(f"--strategies {name}: {why}" for name, why in refused.items()))
     return [Compared(cell, runs[cell.name].end_s, jct_of(job.replay, configs[cell.strategy])) for cell in same]

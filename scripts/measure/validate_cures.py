@@ -63,7 +63,7 @@ from stragglab.tables.hybrid_cures import (
     REPLACE,
     REROUTE,
     Cure,
-    ranked,
+    rank_cures,
 )
 
 START, END = (
@@ -219,7 +219,7 @@ class Outcome(NamedTuple):
 
 def outcome_of(truth: Truth) -> Outcome:
     """Rank the cures of a planted job, and run them."""
-    ranking = ranked(WhatIf(job_of(table_of(truth))))
+    ranking = rank_cures(WhatIf(job_of(table_of(truth))))
     assert ranking is not None
     true, run = true_s(truth)
     ours = {one.kind: (one, run(one)) for one in ranking.cures if one.plan is not None}
@@ -269,7 +269,7 @@ def times_after_cures() -> pd.DataFrame:
             truth = replace(truth, factor=value) if cause == SLOW_RANK else replace(truth, delay_s=value / 1000)
             noises = [Noise(truth, 0, 0)]
             healthy_s = run_s(replace(truth, factor=1.0, delay_s=0.0), usual(truth), noises)
-            ranking = ranked(WhatIf(job_of(table_of(truth))))
+            ranking = rank_cures(WhatIf(job_of(table_of(truth))))
             assert ranking is not None
             cured = {one.kind: one.plan for one in ranking.cures if one.plan is not None}
             deepest = cured.get(DEEPER, cured[DEPTHS])

@@ -33,7 +33,7 @@ from runtime.errors import FAILED, ConfigError, print_error, refuse
 from runtime.house import NAME
 from runtime.record.progress import Progress, counted, said_late
 from runtime.run.probing import refuse_unwritable_folder
-from stragglab.grids.advising import BATCH, NO_RANKS, RESTART_S, advise, not_ranked, refuse_unknown, understood
+from stragglab.grids.advising import BATCH, NO_RANKS, RESTART_S, advise, diagnose, not_ranked, refuse_unknown
 from stragglab.grids.forks import processors
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def answer(asked: argparse.Namespace) -> int:
         if len(log.steps) < FEWEST_STEPS:
             return not_ranked(console, [*log.remarks, *compared_ranks(log, asked.slow_frac, _say_needs(asked))])
         with said_late("looking for slow ranks ..."):
-            job = understood(log, others, asked)
+            job = diagnose(log, others, asked)
         advice = advise(job, asked, console)
         _write(advice, asked.out, asked.limit)
     except Untimed as error:
@@ -116,18 +116,18 @@ def _answer_of_operators(asked: argparse.Namespace) -> int:
     from analysis.logs.step_log import LogError
     from analysis.reports.timeline import trace_of
     from stragglab.tables import hybrid_cures
-    from stragglab.tables.what_if import lines, sheets, tabled
+    from stragglab.tables.what_if import lines, read_job, sheets
     from stragglab.terminal.sheets import print_sheet
 
     console = Console(highlight=False)
     try:
         if len(asked.logs) > 1:
             raise LogError(f"{asked.logs[1]}: one table of operators is read at a time")
-        table, found = tabled(asked.logs[0])
+        table, found = read_job(asked.logs[0])
     except LogError as error:
         return print_error("advise", error)
     with said_late("looking for the best cures ..."):
-        ranking = hybrid_cures.ranked(found)
+        ranking = hybrid_cures.rank_cures(found)
     restart_s = RESTART_S if asked.restart_s is None else asked.restart_s
     cured = hybrid_cures.lines(ranking, table.steps, restart_s) if ranking else [hybrid_cures.TOO_LARGE]
     for line in (*lines(table, found), *cured):
@@ -178,7 +178,7 @@ def read(path: Path, asked: argparse.Namespace) -> StepLog:
         samples=asked.samples,
     )
     with said_late(f"reading {path} ..."), _progress_of_files():
-        log = read_log(path, Reading(columns, asked.unit, asked.timer, asked.tokens, _counted))
+        log = read_log(path, Reading(columns, asked.unit, asked.timer, asked.tokens, _count_files))
     if log.job.get("one_span"):  # a profile that does not tell steps apart
         return log
     left, few = len(log.steps) - asked.skip, not log.per_rank or len(log.steps) <= FEWEST_STEPS
@@ -188,7 +188,7 @@ def read(path: Path, asked: argparse.Namespace) -> StepLog:
     return without_first(log, asked.skip)
 
 
-def _counted(paths: Sequence[Path]) -> Iterator[Path]:
+def _count_files(paths: Sequence[Path]) -> Iterator[Path]:
     return counted(paths, len(paths), "reading files")
 
 
@@ -199,7 +199,7 @@ def _progress_of_files() -> Iterator[None]:
 
     before, line = (Path(), 1.0), Progress(1, "")
 
-    def said(path: Path, part: float) -> None:
+    def show_part(path: Path, part: float) -> None:
         nonlocal before, line
         if path != before[0] or part < before[1]:
             line.close()
@@ -207,7 +207,7 @@ def _progress_of_files() -> Iterator[None]:
         before = path, part
         line.reached(part)
 
-    token = READ.set(said)
+    token = READ.set(show_part)
     try:
         yield
     finally:

@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         return print_error("check", error)
     wrong = 0
-    for path, problem in examined(conf):
+    for path, problem in check_files(conf):
         print(f"{'failed' if problem else 'ok':8}{path.relative_to(conf.parent)}{': ' if problem else ''}{problem}")
         wrong += bool(problem)
     strategies = sorted((conf / "strategy").glob("*.yaml"))
@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def examined(conf: Path) -> Iterator[tuple[Path, str]]:
+def check_files(conf: Path) -> Iterator[tuple[Path, str]]:
     """Every file of the project's groups, with what is wrong with it, or nothing."""
     from analysis.experiments.spec import SpecError
 

@@ -53,9 +53,9 @@ def main(argv: Sequence[str]) -> int:
         if words.list:
             if words.dataset is not None:
                 raise ConfigError(f"--list: lists all data sets; leave {words.dataset} out")
-            print("\n".join(listed(Path(words.data_dir))))
+            print("\n".join(list_lines(Path(words.data_dir))))
             return 0
-        dataset = chosen(words)
+        dataset = choose_dataset(words)
         refuse_unwritable_folder("--data-dir", Path(words.data_dir))
         if words.fetch:
             with said_late(f"{dataset.name}: fetching its files, which may take some minutes"):
@@ -85,7 +85,7 @@ def parser() -> argparse.ArgumentParser:
     return own
 
 
-def chosen(words: argparse.Namespace) -> Dataset:
+def choose_dataset(words: argparse.Namespace) -> Dataset:
     """The data set with its settings; raises :class:`ConfigError`."""
     name = words.dataset
     if name is None:
@@ -125,7 +125,7 @@ def prepare(dataset: Dataset, data_dir: str) -> str:
     )
 
 
-def listed(data_dir: Path) -> list[str]:
+def list_lines(data_dir: Path) -> list[str]:
     """A few lines per data set."""
     lines = []
     for name, cls in DATASETS.items():

@@ -34,7 +34,7 @@ from secrets import randbelow
 from rich.console import Console
 
 from analysis.claims.ledger import LedgerError
-from analysis.experiments.spec import Spec, SpecError, cells, load_spec, narrowed
+from analysis.experiments.spec import Spec, SpecError, cells, load_spec, narrow
 from analysis.files import write_file
 from runtime.config import project
 from runtime.config.checking import nearest
@@ -66,8 +66,8 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
         if asked.list:
             show_list(console)
             return
-        specs = asked_for(asked)
-        recorded = any(spec.recorded or spec.times_only for spec in specs.values())
+        specs = specs_asked_for(asked)
+        recorded = any(spec.has_records or spec.times_only for spec in specs.values())
         asked.commit = None if asked.redraw or not recorded else commit_of(asked, console)
         if failed := run_all(specs, asked, console, runner):
             raise JobFailed("; ".join(f"{name}: {error}" for name, error in failed.items()))
@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None, runner: Runner | None = None) -> int
     return answer("experiment", lambda: parse(words), work, SpecError, LedgerError)
 
 
-def asked_for(asked: argparse.Namespace) -> dict[str, Spec]:
+def specs_asked_for(asked: argparse.Namespace) -> dict[str, Spec]:
     """The experiments, by name, or the parts of them; raises :class:`ConfigError` if nothing is left."""
     known = known_specs()
     whole = {name: load_spec(known[name]) for name in asked.names}
@@ -86,7 +86,7 @@ def asked_for(asked: argparse.Namespace) -> dict[str, Spec]:
         raise ConfigError(f"--minutes: is of experiments with keep_rows; {other[0]} is none")
     for spec in kept.values():
         rates_of(spec)  # refused before the first run, not after the last
-    return {name: narrowed(spec, seeds_of(spec, asked), asked.only) for name, spec in kept.items()}
+    return {name: narrow(spec, seeds_of(spec, asked), asked.only) for name, spec in kept.items()}
 
 
 def seeds_of(spec: Spec, asked: argparse.Namespace) -> list[int] | None:
@@ -135,7 +135,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     refuse_unwritable_folder("--pages", asked.pages)
     refuse_unwritable_folder("-o", asked.out)
     known = known_specs()
-    asked.names = [name for pattern in asked.names for name in expanded(pattern, known)]
+    asked.names = [name for pattern in asked.names for name in expand(pattern, known)]
     for name in asked.names:
         ours = (
             *GRID,
@@ -160,7 +160,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     return asked
 
 
-def expanded(pattern: str, known: dict[str, Path]) -> list[str]:
+def expand(pattern: str, known: dict[str, Path]) -> list[str]:
     """The names of the experiments that match a pattern."""
     if "=" in pattern:
         refuse(f"{pattern}: an experiment has its settings in conf/experiment/NAME.yaml; --only chooses a part of it")

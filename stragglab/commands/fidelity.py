@@ -36,7 +36,7 @@ from runtime.house import NAME
 from runtime.run.probing import refuse_unwritable_file, refuse_unwritable_folder
 from stragglab.grids.answering import answer
 from stragglab.grids.experiments import known_specs, make_records, read_records
-from stragglab.grids.fidelity import chosen, compare_clocks
+from stragglab.grids.fidelity import choose_cases, compare_clocks
 from stragglab.grids.grid import GRID, Runner
 from stragglab.terminal.lists import number_of, numbers_of
 
@@ -101,5 +101,5 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         refuse_unwritable_file("--add", asked.add)
     asked.seeds = numbers_of("seeds", asked.seeds) if asked.seeds is not None else None
     asked.jobs = number_of("jobs", asked.jobs, least=1) if asked.jobs is not None else None
-    asked.spec = chosen(asked.spec, asked)
+    asked.spec = choose_cases(asked.spec, asked)
     return asked

@@ -56,7 +56,14 @@ from runtime.record.progress import counted
 from runtime.run.probing import refuse_unwritable_folder
 from stragglab.running import RunFailed
 from stragglab.running import run as run_job
-from stragglab.tables.predictor_scores import ORACLE, checked_tolerance, parse, received, tagged, without_resources
+from stragglab.tables.predictor_scores import (
+    ORACLE,
+    check_tolerance,
+    parse,
+    records_receptions,
+    tag_rows,
+    without_resources,
+)
 from stragglab.terminal.finding import readable
 from stragglab.terminal.lists import number_of
 from stragglab.terminal.sheets import print_titled
@@ -83,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         refuse_unwritable_folder("--out", arguments.out, OURS, ("predictors_all.csv",))
         if arguments.hidden is not None:
             arguments.hidden = number_of("hidden", arguments.hidden, least=1)
-        tolerance_frac = checked_tolerance(arguments.tolerance_frac)
+        tolerance_frac = check_tolerance(arguments.tolerance_frac)
         asked = parse(arguments.predictors, tolerance_frac)
         with TemporaryDirectory(prefix="hidden-") as hidden:
             if arguments.hidden:
@@ -94,9 +101,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             runs = readable(counted(paths, len(paths), "reading records"))
             if arguments.predictors is None and not all(len(windows(run)) for run in runs):
                 asked = [each for each in asked if each.name != ORACLE]
-            if not all(received(run) for run in runs):
+            if not all(records_receptions(run) for run in runs):
                 asked = without_resources(asked, arguments.predictors)
-            rows = pd.concat(list(tagged(runs, asked, arguments.labels, tolerance_frac)), ignore_index=True)
+            rows = pd.concat(list(tag_rows(runs, asked, arguments.labels, tolerance_frac)), ignore_index=True)
             for path, run in zip(paths, runs, strict=True) if arguments.hidden else ():
                 copytree(path, _out_of(arguments) / RECORDS / f"seed{run.meta['seed']}")
         for line in report(rows, runs, arguments, tolerance_frac, console):

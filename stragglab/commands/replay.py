@@ -69,12 +69,12 @@ def transcript(step: Step) -> Iterator[str]:
     yield f"seq {recorded.seq}, t {recorded.event.t}"
     yield f"{INDENT}{in_words(recorded.event)}"
     if step.same_commands:
-        yield from answered(recorded, INDENT)
+        yield from command_lines(recorded, INDENT)
     else:
         yield f"{INDENT}expected (as recorded):"
-        yield from list(answered(recorded, 2 * INDENT)) or [f"{2 * INDENT}no command"]
+        yield from list(command_lines(recorded, 2 * INDENT)) or [f"{2 * INDENT}no command"]
         yield f"{INDENT}got (now):"
-        yield from list(answered(step, 2 * INDENT)) or [f"{2 * INDENT}{step.raised or 'no command'}"]
+        yield from list(command_lines(step, 2 * INDENT)) or [f"{2 * INDENT}{step.raised or 'no command'}"]
     if not step.same_state:
         yield f"{INDENT}expected state (as recorded): {state_in_words(recorded.state)}"
         yield f"{INDENT}got state (now): {state_in_words(step.state)}"
@@ -82,7 +82,7 @@ def transcript(step: Step) -> Iterator[str]:
         yield f"{INDENT}state: {state_in_words(recorded.state)}"
 
 
-def answered(answer: RecordedEvent | Step, indent: str) -> Iterator[str]:
+def command_lines(answer: RecordedEvent | Step, indent: str) -> Iterator[str]:
     """One line per command."""
     for command in answer.commands:
         yield f"{indent}-> {in_words(command)}"
@@ -91,7 +91,7 @@ def answered(answer: RecordedEvent | Step, indent: str) -> Iterator[str]:
 def in_words(what: msgspec.Struct) -> str:
     """An event or a command with all its fields, except for an event's time, which precedes it."""
     said = {name: value for name, value in fields_of(what).items() if name != "t"}
-    return f"{type(what).__name__}: {listed(said)}" if said else type(what).__name__
+    return f"{type(what).__name__}: {fields_text(said)}" if said else type(what).__name__
 
 
 def fields_of(what: msgspec.Struct) -> dict[str, Any]:
@@ -101,23 +101,23 @@ def fields_of(what: msgspec.Struct) -> dict[str, Any]:
 
 def state_in_words(state: Mapping[str, Any] | None) -> str:
     """The dict that ``log_state`` returned, as text."""
-    return "unchanged" if state is None else listed(state) or "empty"
+    return "unchanged" if state is None else fields_text(state) or "empty"
 
 
-def listed(fields: Mapping[str, Any]) -> str:
+def fields_text(fields: Mapping[str, Any]) -> str:
     """The fields' names and values as text."""
-    return ", ".join(f"{name} {shown(value)}" for name, value in fields.items())
+    return ", ".join(f"{name} {value_text(value)}" for name, value in fields.items())
 
 
-def shown(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value to the last digit; equal neighbours in a list are counted, since weights are many."""
     if isinstance(value, msgspec.Struct):
         value = fields_of(value)
     if isinstance(value, Mapping):
-        return f"({listed(value)})"
+        return f"({fields_text(value)})"
     if isinstance(value, list | tuple):
-        runs = [(same, len(list(run))) for same, run in groupby(value)]
-        return f"[{', '.join(f'{count} x {shown(same)}' if count > 1 else shown(same) for same, count in runs)}]"
+        runs = [(value_text(same), len(list(run))) for same, run in groupby(value)]
+        return f"[{', '.join(f'{count} x {text}' if count > 1 else text for text, count in runs)}]"
     return repr(value)
 
 

@@ -98,7 +98,7 @@ def run_job(job: Checked, run_dir: Path) -> Result:
         if not sweep:
             forget(run_dir)
     except Exception as error:  # noqa: BLE001 (the other jobs of a sweep continue)
-        exit_code, reason = unforeseen(error, run_dir), f"{type(error).__name__}: {error}"
+        exit_code, reason = explain_unforeseen(error, run_dir), f"{type(error).__name__}: {error}"
     return Result(exit_code, " ".join(reason.split()), interrupted_by)
 
 
@@ -112,7 +112,7 @@ def draw(run_dir: Path, *, explain: bool) -> None:
         print(warning, file=sys.stderr)
 
 
-def unforeseen(error: Exception, run_dir: Path) -> int:
+def explain_unforeseen(error: Exception, run_dir: Path) -> int:
     """A full disk, a record that cannot be written, too few processes, no memory: a line; else a traceback."""
     if is_full(error) or no_process(error) or no_memory(error) or is_of(error, run_dir):
         return print_error(NAME, error, FAILED, where=run_dir)

@@ -122,7 +122,7 @@ def configurations(replay: Replay, names: Sequence[str], costs: Path) -> tuple[d
     """
     possible, refused = dict[str, Any](), dict[str, str]()
     for name, raw in _compose(replay.topology, tuple(names)).items():
-        config = configured(replay, name, raw, costs)
+        config = configure(replay, name, raw, costs)
         try:
             check_job(
                 parse({**raw, "strategy": config["strategy"]})
@@ -142,7 +142,7 @@ def _compose(topology: str, names: tuple[str, ...]) -> dict[str, Any]:
         return {name: composer.raw([*FIXED, f"topology={topology}", f"strategy={name}"]) for name in names}
 
 
-def configured(replay: Replay, name: str, composed: Mapping[str, Any], costs: Path) -> dict[str, Any]:
+def configure(replay: Replay, name: str, composed: Mapping[str, Any], costs: Path) -> dict[str, Any]:
     """The composed configuration with the job's own numbers."""
     model, scale = replay.model, replay.scale
     raw: dict[str, Any] = json.loads(json.dumps(composed))
@@ -282,12 +282,12 @@ def repeat_all(
     progress = Progress(len(names), doing, quiet_s=SOON_S)
 
     def repeated_job(name: str, said: Callable[[], None] = lambda: None) -> Repeated:
-        def reached(part: float) -> None:
+        def note_part(part: float) -> None:
             passed[names.index(name)] = part
             said()
 
-        found = repeat(replay, configs[name], seed, reached)
-        reached(1.0)
+        found = repeat(replay, configs[name], seed, note_part)
+        note_part(1.0)
         return found
 
     def say() -> None:

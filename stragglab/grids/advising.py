@@ -55,7 +55,7 @@ class Job(NamedTuple):
     replay: Replay
 
 
-def understood(log: StepLog, others: Sequence[StepLog], asked: argparse.Namespace) -> Job:
+def diagnose(log: StepLog, others: Sequence[StepLog], asked: argparse.Namespace) -> Job:
     """Diagnose the log of a job, and fit a job that repeats it."""
     from analysis.fitting.step_times import fit_steps
     from analysis.measures.straggling import straggling
@@ -68,7 +68,7 @@ def understood(log: StepLog, others: Sequence[StepLog], asked: argparse.Namespac
     return Job(log, present, found, model, replay_of(log, model, asked))
 
 
-def prepared(job: Job, names: Sequence[str], out: Path) -> tuple[dict[str, Any], dict[str, str]]:
+def prepare(job: Job, names: Sequence[str], out: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """(configurations of the present strategy and others, why some are not possible); writes cost model and plan."""
     from stragglab.grids.advice import configurations, cost_file
 
@@ -82,7 +82,7 @@ def prepared(job: Job, names: Sequence[str], out: Path) -> tuple[dict[str, Any],
 
 def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
     """Repeat the job under every strategy and rank; prints what it finds."""
-    from analysis.measures.ranking import by_time, ranked
+    from analysis.measures.ranking import by_time, rank_strategies
     from analysis.measures.slow_units import hosts_of
     from analysis.reports.advice import (
         Advice,
@@ -94,7 +94,7 @@ def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
         worst_ranks,
     )
     from analysis.reports.cures import cures, price_sheet
-    from stragglab.grids.advice import configured, repeat_all
+    from stragglab.grids.advice import configure, repeat_all
     from stragglab.terminal.sheets import print_sheet
 
     log, present, found, model, replay = job
@@ -111,9 +111,9 @@ def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
     for line in price_lines(advice):
         console.print(line, markup=False, soft_wrap=True)
     names = asked.strategies.split(",") if asked.strategies else list(REMEDIES)
-    configs, refused = prepared(job, names, asked.out)
-    short, remark = shortened(job, len(configs))
-    configs = {name: configured(short, name, config, asked.out / "costs.yaml") for name, config in configs.items()}
+    configs, refused = prepare(job, names, asked.out)
+    short, remark = shorten(job, len(configs))
+    configs = {name: configure(short, name, config, asked.out / "costs.yaml") for name, config in configs.items()}
     jobs = repeat_all(short, {present: configs.pop(present)}, asked.seed, 1, CHECKING)
     logged = float(short.model.rank_steps.sum()) * short.batch
     error = logged / max(float(jobs[present].applied), 1.0) - 1.0
@@ -124,7 +124,7 @@ def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
     if abs(error) > asked.limit:
         return advice
     jobs |= repeat_all(short, configs, asked.seed, asked.jobs)
-    strategies = ranked(jobs, present, found.actual_s, float(found.late.pause_s.sum()))
+    strategies = rank_strategies(jobs, present, found.actual_s, float(found.late.pause_s.sum()))
     advice = replace(advice, ranking=by_time([*(one.row for one in made), *strategies]))
     title = "Predicted job completion times (JCT) of the logged steps; intervals of 95 %"
     print_sheet(console, in_numbers(advice), title, WORDS)
@@ -133,7 +133,7 @@ def advise(job: Job, asked: argparse.Namespace, console: Console) -> Advice:
     return advice
 
 
-def shortened(job: Job, strategies: int) -> tuple[Replay, list[str]]:
+def shorten(job: Job, strategies: int) -> tuple[Replay, list[str]]:
     """(the job that lasts as long as the logged history, or a representative part of it; remarks about this)."""
     import numpy as np
 

@@ -31,12 +31,12 @@ from stragglab.grids.experiments import (
     names_in_records,
     of_paper,
     read_records,
-    tabulated,
+    results_of_table,
 )
 from stragglab.grids.fidelity import compare_clocks
 from stragglab.grids.grid import JobFailed, Runner, record_of
 from stragglab.grids.of_experiment import write_compared
-from stragglab.grids.rows import counted_results, make_rows
+from stragglab.grids.rows import make_rows, results_that_count
 from stragglab.grids.times import time_cells
 from stragglab.terminal.paper_figures import form_of
 from stragglab.terminal.sheets import TEXTS, print_sheet
@@ -68,7 +68,7 @@ def make_all(
         try:
             if spec.times_only:
                 times[name] = time_cells(spec, folder_of(spec, asked), asked, console)
-            elif not asked.redraw and spec.recorded:
+            elif not asked.redraw and spec.has_records:
                 make_records(spec, asked, folder_of(spec, asked), console, runner)
         except JobFailed as error:
             failed[name] = error
@@ -87,9 +87,9 @@ def report_one(spec: Spec, asked: argparse.Namespace, console: Console, times: p
     whole = spec == load_spec(known_specs()[spec.name])
     partial = not (whole and of_paper(spec))
     if spec.table is not None:
-        results = tabulated(spec)
+        results = results_of_table(spec)
     elif spec.keep_rows:
-        found, seeds = counted_results(spec, asked)
+        found, seeds = results_that_count(spec, asked)
         whole = whole and seeds
         if found is None:
             console.print(f"{spec.name}: no run has a row that counts, so there is nothing to show", soft_wrap=True)
@@ -111,7 +111,7 @@ def report_one(spec: Spec, asked: argparse.Namespace, console: Console, times: p
     if whole and spec.keep_rows and not of_paper(spec) and spec.name in find_specs(SPECS):
         pictures = asked.pages.parent / "images"  # of no page of a paper, but as lasting as its rows
     report(results, asked, out, console, pictures, partial=partial)
-    if not of_paper(spec) and spec.recorded and not spec.clusters:
+    if not of_paper(spec) and spec.has_records and not spec.clusters:
         compare_records(spec, out, console)
 
 
@@ -121,7 +121,7 @@ def report(
     """Write the figure with its CSV and the verdicts to ``folder``; a complete one also updates its paper's page."""
     spec = results.spec
     pages = None if partial else page_of(asked.pages, spec.paper)
-    picture = draw(results, folder / f"{spec.name}.png") if spec.shown else None
+    picture = draw(results, folder / f"{spec.name}.png") if spec.shown_levels else None
     verdicts = verdict_frame(results)
     write_file(out / "runs.csv", results.runs.to_csv(index=False))
     claims = folder / f"{spec.name}_claims.csv"

@@ -16,10 +16,10 @@ import pandas as pd
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from analysis.claims.ledger import Claim, chosen, load_ledger
+from analysis.claims.ledger import Claim, claims_of_experiment, load_ledger
 from analysis.claims.pages import load_pages
 from analysis.experiments.results import Results, measure_runs, measure_sets, warnings_of_live
-from analysis.experiments.samples import pooled
+from analysis.experiments.samples import pool
 from analysis.experiments.spec import SEED, Also, Cell, Part, Spec, cells, find_specs, settings_of
 from analysis.figures.names import id_of
 from analysis.measures.agreement import FOLLOWING, PROBED, SIDE, SIDES
@@ -44,13 +44,13 @@ from runtime.virtual.costs import load_costs
 from runtime.virtual.machines.speeds import SETTING as SPEEDS
 from stragglab.grids.code import sha256_of
 from stragglab.grids.forks import in_forks, processors, run_here
-from stragglab.grids.grid import QUIET, Runner, fill, quoted, record_of, run_child
+from stragglab.grids.grid import QUIET, Runner, fill, quote, record_of, run_child
 from stragglab.tables.coding import coding
 from stragglab.tables.delayed_sgd import delayed_sgd
 from stragglab.tables.dropcompute import dropcompute
-from stragglab.tables.predictor_rates import RatesOf, fitted_of, rates_of, tuned
+from stragglab.tables.predictor_rates import RatesOf, choose_settings, fitted_files, rates_of
 from stragglab.tables.transfers import delays, groups, replicas, transfers
-from stragglab.vouching.fitted_since import fitted_since
+from stragglab.vouching.fitted_since import is_refitted
 
 SPECS = ROOT / "conf" / "experiment"
 DIRTY = "-dirty"
@@ -87,13 +87,13 @@ def of_paper(spec: Spec) -> bool:
 
 def claims_of(spec: Spec) -> list[Claim]:
     """The claims of its paper that an experiment answers; none for one of a user's own."""
-    return chosen(load_ledger(spec.paper), spec.name) if of_paper(spec) else []
+    return claims_of_experiment(load_ledger(spec.paper), spec.name) if of_paper(spec) else []
 
 
-def marked_of(spec: Spec) -> list[Claim]:
+def marked_claims(spec: Spec) -> list[Claim]:
     """The claims of other experiments that its figure marks, too."""
     ledger = load_ledger(spec.paper) if of_paper(spec) else {}
-    return [claim for name in spec.figure.marks_of for claim in chosen(ledger, name)]
+    return [claim for name in spec.figure.marks_of for claim in claims_of_experiment(ledger, name)]
 
 
 def folder_of(spec: Spec, asked: argparse.Namespace) -> Path:
@@ -126,7 +126,7 @@ def make_records(
 def check(spec: Spec, some: Sequence[Cell], out: Path) -> None:
     """Refuse settings that cannot be run. Of one seed: whether they are valid does not depend on it."""
     for words in dict.fromkeys(tuple(settings_of(spec, cell)) for cell in some if cell.seed == spec.seeds[0]):
-        preflight([*words, *QUIET, f"hydra.run.dir={quoted(out / 'check')}"])
+        preflight([*words, *QUIET, f"hydra.run.dir={quote(out / 'check')}"])
 
 
 def make_some(
@@ -239,7 +239,7 @@ def current(path: Path, composed: Callable[[], dict[str, Any]], commit: str | No
         said, config = load_yaml(path / ".hydra" / "config.yaml"), composed()
     except Unreadable:  # it is made again
         return None
-    if not isinstance(said, dict) or plain(said) != config or fitted_since(run.meta.get("fitted") or (), config):
+    if not isinstance(said, dict) or plain(said) != config or is_refitted(run.meta.get("fitted") or (), config):
         return None
     if run.meta["runtime"] != "virtual" or isinstance(run, Cluster):  # each job of a cluster has its own cost model
         return run
@@ -261,15 +261,15 @@ def collect(spec: Spec, runs: Sequence[tuple[Cell, Record]], out: Path) -> Resul
     """Measures of all runs; the records of the first seed are kept in memory. ``out``: for scores of predictors."""
     single = [(cell, run) for cell, run in runs if isinstance(run, Run)]
     sets = [(cell, run) for cell, run in runs if isinstance(run, Cluster)]
-    scorers = fitted_of(spec)
-    frame, samples = measure_sets(spec, sets) if sets else (None, pooled([]))
+    scorers = fitted_files(spec)
+    frame, samples = measure_sets(spec, sets) if sets else (None, pool([]))
     return Results(
         spec=spec,
         runs=measure_single(spec, single, out) if frame is None else frame,
         samples=samples,
         metas=[{**run.meta, "fitted": [*(run.meta.get("fitted") or ()), *scorers]} for _, run in runs],
         claims=claims_of(spec),
-        marked=marked_of(spec),
+        marked=marked_claims(spec),
         records={cell.name: (cell, run) for cell, run in single if cell.seed == spec.seeds[0]},
         evaluations=[(cell, run.tables.evaluations) for cell, run in single],
         warnings=warnings_of_live([run for _, run in single]),
@@ -278,11 +278,11 @@ def collect(spec: Spec, runs: Sequence[tuple[Cell, Record]], out: Path) -> Resul
 
 def measure_single(spec: Spec, runs: Sequence[tuple[Cell, Run]], out: Path) -> pd.DataFrame:
     """The frame of single jobs, with a row for every predictor that is scored on them."""
-    frame = measure_runs(spec, runs, scored_in_forks(spec, runs, out))
-    return tuned(spec, frame) if spec.predictors else frame
+    frame = measure_runs(spec, runs, score_in_forks(spec, runs, out))
+    return choose_settings(spec, frame) if spec.predictors else frame
 
 
-def scored_in_forks(spec: Spec, runs: Sequence[tuple[Cell, Run]], out: Path) -> RatesOf | None:
+def score_in_forks(spec: Spec, runs: Sequence[tuple[Cell, Run]], out: Path) -> RatesOf | None:
     """Scores of the predictors of ``spec`` on these runs, several at a time; None if it has none.
 
     Scores stay in ``out`` and are not made again while record, predictors and code are the same.
@@ -314,7 +314,7 @@ def scored_in_forks(spec: Spec, runs: Sequence[tuple[Cell, Run]], out: Path) -> 
     return lambda run: found[run.path]
 
 
-def tabulated(spec: Spec) -> Results:
+def results_of_table(spec: Spec) -> Results:
     """The results of an experiment in which nothing is run."""
     rows = TABLES[spec.table or ""](spec)
     return Results(spec=spec, runs=rows, metas=[], claims=claims_of(spec))

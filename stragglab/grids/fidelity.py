@@ -10,7 +10,7 @@ import msgspec
 from rich.console import Console
 
 from analysis.experiments.results import Results
-from analysis.experiments.spec import Also, Cell, Spec, cells, narrowed
+from analysis.experiments.spec import Also, Cell, Spec, cells, narrow
 from analysis.figures.experiment.agreement import draw
 from analysis.files import write_file
 from analysis.measures.agreement import CASE, SIDE
@@ -31,10 +31,10 @@ OURS = {*CASE, "seed", "runtime", "cluster", "cluster.costs", "draw", "view", "h
 """Settings that a comparison chooses itself."""
 
 
-def chosen(spec: Spec, asked: argparse.Namespace) -> Spec:
+def choose_cases(spec: Spec, asked: argparse.Namespace) -> Spec:
     """The experiment with the cases, seeds and settings that were asked for; all combinations of what is named."""
     sides = [side for side in spec.axes[SIDE] if side in ("virtual", "slowed")]
-    spec = narrowed(spec, asked.seeds, {SIDE: sides} if asked.only else {})
+    spec = narrow(spec, asked.seeds, {SIDE: sides} if asked.only else {})
     given = {text.lstrip("+~").partition("=")[0]: text for text in asked.overrides}
     if ours := [text for name, text in given.items() if name in OURS]:
         refuse(f"{ours[0]}: is chosen by this program; see --help for its options")

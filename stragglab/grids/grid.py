@@ -74,13 +74,13 @@ def fill(
     with progress(console) as bar:
         task = bar.add_task("", total=len(missing))
 
-        def begun(name: str) -> int:
+        def begin(name: str) -> int:
             clear(out, name)
             if not forks:
                 bar.update(task, description=name, refresh=True)
-            return runner([*wanted[name], f"hydra.run.dir={quoted(unfinished(out, name))}"], log_of(out, name))
+            return runner([*wanted[name], f"hydra.run.dir={quote(unfinished_dir(out, name))}"], log_of(out, name))
 
-        ended = in_forks(missing, begun, forks) if forks else ((name, begun(name)) for name in missing)
+        ended = in_forks(missing, begin, forks) if forks else ((name, begin(name)) for name in missing)
         with contextlib.closing(ended):
             for number, (name, code) in enumerate(ended, start=1):
                 try:
@@ -109,13 +109,13 @@ def progress(console: Console) -> Progress:
     return Progress(*columns, console=console, auto_refresh=False, transient=True, disable=not console.is_terminal)
 
 
-def quoted(value: object) -> str:
+def quote(value: object) -> str:
     """The value, quoted for Hydra's override grammar."""
     text = str(value).replace("'", "\\'")
     return f"'{text}'"
 
 
-def stored(name: str, words: Iterable[str], out: Path, *, apart: str | tuple[str, ...] = "") -> Any:
+def stored_record(name: str, words: Iterable[str], out: Path, *, apart: str | tuple[str, ...] = "") -> Any:
     """The record of these settings (``Run`` or ``Cluster``), or None; those that begin with ``apart`` do not count."""
     path = record_of(out, name)
     if not path.exists():
@@ -136,32 +136,32 @@ def words_of(path: Path) -> list[str]:
         raise ConfigError(f"{place}: {error}; choose another -o, or remove it") from None
 
 
-def unfinished(out: Path, name: str) -> Path:
+def unfinished_dir(out: Path, name: str) -> Path:
     """Directory of the record while the run is in progress, so that its final place never holds a partial one."""
     return out / "unfinished" / name
 
 
-def outdated(out: Path, name: str) -> Path:
+def outdated_dir(out: Path, name: str) -> Path:
     """Directory of an earlier record while a new one takes its place."""
-    return unfinished(out, f"{name}.outdated")
+    return unfinished_dir(out, f"{name}.outdated")
 
 
 def log_of(out: Path, name: str) -> Path:
     """Path of the run's output while its record is incomplete."""
-    return unfinished(out, f"{name}.log")
+    return unfinished_dir(out, f"{name}.log")
 
 
 def clear(out: Path, name: str) -> None:
     """Remove what an earlier attempt left."""
-    for path in (unfinished(out, name), outdated(out, name)):
+    for path in (unfinished_dir(out, name), outdated_dir(out, name)):
         shutil.rmtree(path, ignore_errors=True)
-    for folder in (unfinished(out, name).parent, record_of(out, name).parent):
+    for folder in (unfinished_dir(out, name).parent, record_of(out, name).parent):
         folder.mkdir(parents=True, exist_ok=True)
 
 
 def settle(name: str, out: Path, code: int, *, failing: bool = False) -> Any:
     """Move the record of a run that ended with ``code`` to its final place; raises as described at :func:`fill`."""
-    new, place, log = unfinished(out, name), record_of(out, name), log_of(out, name)
+    new, place, log = unfinished_dir(out, name), record_of(out, name), log_of(out, name)
     if code != 0 and not (failing and code == FAILED and is_over(new)):
         lines = [line for line in log.read_text(errors="replace").splitlines() if not line.startswith("record: ")]
         why = (lines[-1] if lines else f"exit code {code}").removeprefix(f"{NAME}: ")
@@ -169,9 +169,9 @@ def settle(name: str, out: Path, code: int, *, failing: bool = False) -> Any:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(out))  # other runs would fail alike
         raise ConfigError(why) if code == REFUSED else JobFailed(why)
     with contextlib.suppress(FileNotFoundError):  # out of the way at once: an interruption leaves no half of a record
-        place.rename(outdated(out, name))
+        place.rename(outdated_dir(out, name))
     new.rename(place)
-    shutil.rmtree(outdated(out, name), ignore_errors=True)
+    shutil.rmtree(outdated_dir(out, name), ignore_errors=True)
     log.unlink(missing_ok=True)
     return load_record(place)
 

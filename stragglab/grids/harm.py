@@ -15,7 +15,7 @@ from analysis.experiments.results import Results, base_of
 from analysis.experiments.spec import Also, Spec, load_spec
 from analysis.figures.experiment.map import draw
 from analysis.files import write_file
-from analysis.measures.harm import CELL, REFERENCE, Reasons, cells_of, compared, idle_reasons, unexplained
+from analysis.measures.harm import CELL, REFERENCE, Reasons, cells_of, cells_without_reason, idle_reasons, pair_with_bsp
 from analysis.reports.harm import page, tables
 from runtime.errors import FAILED
 from stragglab.grids.choices import choices
@@ -39,7 +39,7 @@ def whole() -> Spec:
     return load_spec(SPECS / "harm.yaml")
 
 
-def chosen(asked: argparse.Namespace) -> Spec:
+def choose_cells(asked: argparse.Namespace) -> Spec:
     """The experiment with the levels and settings that were asked for, and BSP, which has no setting of a strategy."""
     spec, settings = whole(), {"workers": "cluster.num_workers", "straggler": "straggler", "strategy": "strategy"}
     others = tuple(name for name in asked.strategies if name != REFERENCE)
@@ -81,13 +81,13 @@ def jobs_of(asked: argparse.Namespace, console: Console) -> pd.DataFrame:
     """A row per job, with BSP's time in a column of its own; of a page also those that its CSV has of other cells."""
     if asked.redraw:
         return pd.read_csv(asked.report.with_suffix(".csv"))
-    spec = chosen(asked)
+    spec = choose_cells(asked)
     runs = time_cells(spec, asked.out, asked, console)
     jobs = runs.assign(bsp_s=base_of(spec, runs), workers=runs["workers"].astype(int))[COLUMNS]
-    return merged(jobs, asked.report.with_suffix(".csv")) if asked.report else jobs
+    return merge(jobs, asked.report.with_suffix(".csv")) if asked.report else jobs
 
 
-def merged(jobs: pd.DataFrame, path: Path) -> pd.DataFrame:
+def merge(jobs: pd.DataFrame, path: Path) -> pd.DataFrame:
     """The jobs, and the other cells' jobs from the file, in the order of the grid."""
     if path.exists():
         old, keys = pd.read_csv(path), pd.MultiIndex.from_frame(jobs[CELL])
@@ -100,7 +100,7 @@ def merged(jobs: pd.DataFrame, path: Path) -> pd.DataFrame:
 
 def report(jobs: pd.DataFrame, reasons: Reasons, asked: argparse.Namespace, console: Console) -> int:
     """Print the tables, or write the page with its CSV; returns the exit code."""
-    cells = cells_of(compared(jobs))
+    cells = cells_of(pair_with_bsp(jobs))
     for part in tables(cells, reasons):
         console.print(part, soft_wrap=True)
     if asked.report:
@@ -114,7 +114,7 @@ def report(jobs: pd.DataFrame, reasons: Reasons, asked: argparse.Namespace, cons
             draw_jobs(picture.with_name(f"{picture.stem}_front.png"), front, dict.fromkeys(SHOWN, ()))
         write_file(asked.report, page(whole(), jobs, cells, reasons, picture.name, FRONT_WORKERS))
         console.print(f"{asked.report}", soft_wrap=True)
-    bare = unexplained(cells, reasons)
+    bare = cells_without_reason(cells, reasons)
     for cell in bare:
         console.print(f"no reason: {cell} {cell.note}".rstrip(), soft_wrap=True)
     if asked.whole:
@@ -126,4 +126,4 @@ def report(jobs: pd.DataFrame, reasons: Reasons, asked: argparse.Namespace, cons
 def draw_jobs(path: Path, jobs: pd.DataFrame, strategies: dict[str, tuple[str, ...]]) -> Path:
     """The figure of the experiment with these rows, of jobs that may be from another page."""
     spec = msgspec.structs.replace(whole(), axes={**whole().axes, "strategy": strategies})
-    return draw(path, Results(spec=spec, runs=compared(jobs), metas=[]))
+    return draw(path, Results(spec=spec, runs=pair_with_bsp(jobs), metas=[]))

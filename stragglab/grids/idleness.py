@@ -22,7 +22,7 @@ class Spent(NamedTuple):
     own_s: float
 
 
-def spent() -> Spent:
+def read_spent() -> Spent:
     """Read the counters; ``all_s`` is NaN where the system has no ``/proc/stat``."""
     own, tick_s = os.times(), 1.0 / os.sysconf("SC_CLK_TCK")
     try:

@@ -19,7 +19,7 @@ from analysis.reports.injectors import sheets, verdict
 from analysis.reports.sheets import page_lines, write_sheets
 from runtime.live.machines.mechanisms import Look
 from stragglab.grids.experiments import make_runs
-from stragglab.grids.grid import Runner, quoted
+from stragglab.grids.grid import Runner, quote
 from stragglab.grids.injectors import HOSTS, WARM_S, Cell, grid, plan_text, probe
 from stragglab.grids.marked import put_between
 from stragglab.terminal.sheets import print_titled
@@ -82,7 +82,7 @@ def settings(cell: Cell, asked: argparse.Namespace) -> list[str]:
     """The run's command-line settings; writes the plan file that they name. Another plan has another name."""
     text = plan_text(cell.windows)
     path = asked.out / "plans" / f"{cell.name}_{sha256(text.encode()).hexdigest()[:8]}.csv"
-    named = [f"straggler.path={quoted(write_file(path, text))}"] if cell.windows else []
+    named = [f"straggler.path={quote(write_file(path, text))}"] if cell.windows else []
     return [*cell.settings, *named, f"max_time_s={cell.lasts_s}"]
 
 

@@ -28,11 +28,11 @@ from runtime.record.meta import describe_versions
 from runtime.run.inputs import files_in
 from runtime.virtual.costs import load_costs
 from stragglab.grids.code import modules_in, sha256_of_run
-from stragglab.grids.experiments import DIRTY, check, claims_of, composed_words, folder_of, marked_of
+from stragglab.grids.experiments import DIRTY, check, claims_of, composed_words, folder_of, marked_claims
 from stragglab.grids.forks import processors, run_here
 from stragglab.grids.grid import QUIET, JobFailed, Runner, fill, run_child
-from stragglab.grids.idleness import others_frac, spent
-from stragglab.vouching.fitted_since import fitted_since
+from stragglab.grids.idleness import others_frac, read_spent
+from stragglab.vouching.fitted_since import is_refitted
 
 ROWS = "rows"
 """Name of the folder of such files, next to the pages."""
@@ -61,7 +61,7 @@ def path_of(spec: Spec, asked: argparse.Namespace) -> Path:
     return path
 
 
-def wanted_of(spec: Spec) -> list[Wanted]:
+def wanted_runs(spec: Spec) -> list[Wanted]:
     """Return the runs of an experiment in the order in which their rows are made.
 
     All of one seed come before the next, so that every comparison gets its seeds alike; of a seed the live ones, one
@@ -106,7 +106,7 @@ def counts(wanted: Wanted, row: Row | None) -> bool:
     """Whether a row is of this run's settings, and was measured on a machine without other work."""
     if row is None or row["settings"] != wanted.settings or (row["runtime"] == "live" and is_busy(row)):
         return False
-    if fitted_since(json.loads(row["fitted"]), wanted.config):
+    if is_refitted(json.loads(row["fitted"]), wanted.config):
         return False
     live = wanted.runtime == "live"
     return live or load_costs(wanted.config["cluster"]["costs"]).is_of(row["calibration"])
@@ -123,7 +123,7 @@ class Kept:
     def __init__(self, spec: Spec, asked: argparse.Namespace) -> None:
         self.spec, self.path = spec, path_of(spec, asked)
         self.rows = {name: row for row in read_rows(self.path) if (name := name_in(spec, row))}
-        self.wanted = wanted_of(spec)
+        self.wanted = wanted_runs(spec)
         self.commit = commit_of_code()
 
     def missing(self, asked: argparse.Namespace) -> list[Wanted]:
@@ -204,9 +204,9 @@ def _make(
     out, live = folder_of(kept.spec, asked), batch[0].runtime == "live"
     words = {one.cell.name: [*one.words, *QUIET] for one in batch}
     forks, own = (0 if live or runner else len(batch)), runner or (run_child if live else run_here)
-    begin = spent()
+    begin = read_spent()
     found = fill(words, {}, out, console, own, live=False, forks=forks)  # not as live: the share of others is measured
-    end = spent()
+    end = read_spent()
     others = others_frac(begin, end) if live else ""
     for one in batch:
         record = found[one.cell.name]
@@ -234,7 +234,7 @@ def commit_of_code() -> str:
     return commit if changed else commit.removesuffix(DIRTY)
 
 
-def counted_results(spec: Spec, asked: argparse.Namespace) -> tuple[Results | None, bool]:
+def results_that_count(spec: Spec, asked: argparse.Namespace) -> tuple[Results | None, bool]:
     """Return the results of those seeds with which every run has a row that counts, and whether there are any.
 
     Without such a seed: of all rows that count; None if there are none.
@@ -250,11 +250,11 @@ def counted_results(spec: Spec, asked: argparse.Namespace) -> tuple[Results | No
     rows = {name: row for name, row in counting.items() if name in used}
     older = sum(is_older(one, rows[one.cell.name]) for one in kept.wanted if one.cell.name in rows)
     busy = sum(is_busy(row) for row in kept.rows.values() if row["runtime"] == "live")
-    results = results_of_rows(spec, rows, claims_of(spec), said_of(spec, rows, whole, older, busy))
-    return replace(results, marked=marked_of(spec)), bool(whole)
+    results = results_of_rows(spec, rows, claims_of(spec), remark_on_rows(spec, rows, whole, older, busy))
+    return replace(results, marked=marked_claims(spec)), bool(whole)
 
 
-def said_of(spec: Spec, rows: Mapping[str, Row], whole: Sequence[int], older: int, busy: int) -> str:
+def remark_on_rows(spec: Spec, rows: Mapping[str, Row], whole: Sequence[int], older: int, busy: int) -> str:
     """Describe the rows behind the results for the page: what is live and how, what is missing, older, or left out."""
     live = [row for row in rows.values() if row["runtime"] == "live"]
     said = [f"{len(live)} live runs and {len(rows) - len(live)} virtual ones"]

@@ -90,14 +90,14 @@ def in_turn(tasks: Sequence[Task], jobs: int) -> Iterator[tuple[str, int]]:
     composed: dict[str, dict[str, Any]] = {}
     shared = Shared()
 
-    def prepared() -> Iterator[str]:
+    def compose_each() -> Iterator[str]:
         nonlocal raw
         case = ""
         for name, task in by_name.items():
             raw = composed.pop(name) if name in composed else composer.raw(task.words)
             if case_of(raw) != case:
                 with suppress(ConfigError), importing():  # the task itself says why it is refused
-                    shared.checked(raw)
+                    shared.check(raw)
                     case = case_of(raw)
             yield name
 
@@ -108,7 +108,7 @@ def in_turn(tasks: Sequence[Task], jobs: int) -> Iterator[tuple[str, int]]:
     with composing(parse_arguments([])) as composer:
         # a mistake in a setting is found before the first run
         composed |= {name: composer.raw(by_name[name].words) for name in one_of_each(by_name.values())}
-        yield from in_forks(prepared(), work, jobs)
+        yield from in_forks(compose_each(), work, jobs)
 
 
 def one_of_each(tasks: Iterable[Task]) -> Iterator[str]:
@@ -135,7 +135,7 @@ class Shared:
     def __init__(self) -> None:
         self._made: dict[tuple[str, ClusterShape], tuple[Plan, Schedule]] = {}
 
-    def checked(self, raw: dict[str, Any]) -> tuple[CheckedJob, Schedule]:
+    def check(self, raw: dict[str, Any]) -> tuple[CheckedJob, Schedule]:
         """A job, which uses up the schedule of its plan; raises :class:`ConfigError`."""
         job = check_undisturbed(parse(raw))
         case = case_of(raw), shape_of(job.config, job.runtime, job.strategy.replicas, job.gpus)
@@ -151,7 +151,7 @@ def time_job(raw: dict[str, Any], shared: Shared) -> dict[str, object]:
     from runtime.run.timing import outcome_of_job
 
     try:
-        job, schedule = shared.checked(raw)
+        job, schedule = shared.check(raw)
         outcome = outcome_of_job(job, schedule=schedule)
     except ConfigError as error:
         return {"outcome": "refused", "jct_s": None, "note": str(error)}

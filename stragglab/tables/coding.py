@@ -36,10 +36,10 @@ DRAWS = 20
 
 def coding(spec: Spec) -> pd.DataFrame:
     """One row per ``cluster`` (A to D), ``s`` and ``system``, with the columns of :func:`row`."""
-    return pd.DataFrame([computed(cell, row(cell)) for cell in cells(spec)])
+    return pd.DataFrame([row_of_cell(cell, row(cell)) for cell in cells(spec)])
 
 
-def computed(cell: Cell, measures: dict[str, object]) -> dict[str, object]:
+def row_of_cell(cell: Cell, measures: dict[str, object]) -> dict[str, object]:
     """The row of a cell of which nothing was run."""
     about = {"seed": cell.seed, "runtime": "arithmetic", "calibration": "", "plan_sha256": None, "completed": True}
     return {**cell.levels, **about, **measures}
@@ -55,12 +55,12 @@ def row(cell: Cell) -> dict[str, object]:
     """
     speeds, s, system = speeds_of(cell.levels["cluster"]), int(cell.levels["s"]), cell.levels["system"]
     code, optimum = code_of(SYSTEMS[system], speeds, s), (s + 1) / sum(speeds)
-    faults = finished(code, speeds, every_set(len(speeds), s)) / optimum
+    faults = decoding_times(code, speeds, every_set(len(speeds), s)) / optimum
     held = (code.matrix != 0).sum(axis=0)
     tolerated = 0 if system == "coding_naive" else s
     return {
         **{"workers": len(speeds), "vcpus": sum(speeds), "parts": code.matrix.shape[1]},
-        "no_fault": float(finished(code, speeds, every_set(len(speeds), 0))[0] / optimum),
+        "no_fault": float(decoding_times(code, speeds, every_set(len(speeds), 0))[0] / optimum),
         **{"mean_fault": float(faults.mean()), "worst_fault": float(faults.max())},
         "decoded": float(np.isfinite(faults).mean()),
         "copies_off": int(np.abs(held - tolerated - 1).max()),
@@ -88,7 +88,7 @@ def every_set(m: int, size: int) -> Indices:
     return np.array(list(combinations(range(m), size)), dtype=np.intp).reshape(comb(m, size), size)
 
 
-def finished(code: Code, speeds: Sequence[float], dead: Indices) -> Floats:
+def decoding_times(code: Code, speeds: Sequence[float], dead: Indices) -> Floats:
     """Time at which the gradient can be decoded without each ``dead`` set, [sets]; infinite if it never can be.
 
     1 / c is the time that a worker of throughput c needs for all parts.

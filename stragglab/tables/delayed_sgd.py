@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from analysis.experiments.spec import Cell, Spec, cells
-from stragglab.tables.coding import computed
+from stragglab.tables.coding import row_of_cell
 
 FEATURES, SAMPLES, BATCH = 20, 2000, 8
 UPDATES, EVERY = 2000, 50
@@ -33,7 +33,7 @@ def delayed_sgd(spec: Spec) -> pd.DataFrame:
     ``excess``, the loss of the mean of all iterates above the least possible after 2,000 updates, in thousandths;
     ``exponent``, the slope of its logarithm over log t in the last nine tenths; ``rate``, the chosen C.
     """
-    return pd.DataFrame([computed(cell, row(cell)) for cell in cells(spec)])
+    return pd.DataFrame([row_of_cell(cell, row(cell)) for cell in cells(spec)])
 
 
 def row(cell: Cell) -> dict[str, object]:

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.experiments.spec import Cell, Spec, cells
-from stragglab.tables.coding import computed
+from stragglab.tables.coding import row_of_cell
 from strategies.dropcompute.threshold import Round, best_threshold
 
 MICRO_BATCHES, ROUNDS = 12, 44
@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 def dropcompute(spec: Spec) -> pd.DataFrame:
     """Rows for the axes ``workers`` and ``by``, with the columns of :func:`row`."""
-    return pd.DataFrame([computed(cell, row(cell)) for cell in cells(spec)])
+    return pd.DataFrame([row_of_cell(cell, row(cell)) for cell in cells(spec)])
 
 
 def row(cell: Cell) -> dict[str, object]:
@@ -39,7 +39,7 @@ def row(cell: Cell) -> dict[str, object]:
     ``threshold_s``; ``factor``, its effective speed-up, and ``speedup``, that minus 1; ``dropped``, the part of the
     micro-batches; ``saved``, the part of an iteration; ``iteration_s`` without a threshold.
     """
-    find = found_by_drawing if cell.levels["by"] == "drawn" else found_by_closed_form
+    find = threshold_by_drawing if cell.levels["by"] == "drawn" else threshold_by_closed_form
     threshold_s, factor, dropped, saved, iteration_s = find(int(cell.levels["workers"]), cell.seed)
     return {
         **{"threshold_s": threshold_s, "factor": factor, "speedup": factor - 1},
@@ -55,7 +55,7 @@ def multipliers() -> tuple[Floats, Floats]:
     return lengths / (lengths @ chances), chances
 
 
-def found_by_drawing(workers: int, seed: int) -> tuple[float, ...]:
+def threshold_by_drawing(workers: int, seed: int) -> tuple[float, ...]:
     """(threshold_s, factor, dropped, saved, iteration_s) of drawn latencies, by Algorithm 2 to the letter."""
     values, chances = multipliers()
     drawn = np.random.default_rng([2023, seed]).choice(values, size=(ROUNDS, workers, MICRO_BATCHES), p=chances)
@@ -66,7 +66,7 @@ def found_by_drawing(workers: int, seed: int) -> tuple[float, ...]:
     return found.seconds, found.speedup, found.dropped_frac, float(saved.mean()), float(slowest_s.mean()) + REST_S
 
 
-def found_by_closed_form(workers: int, seed: int) -> tuple[float, ...]:
+def threshold_by_closed_form(workers: int, seed: int) -> tuple[float, ...]:
     """The same of normal sums with the latencies' mean and variance; ``seed`` plays no part.
 
     The slowest of N workers takes M mu + sigma sqrt(M) times about (1 - g) Phi^-1(1 - 1/N) + g Phi^-1(1 - 1/(e N)),

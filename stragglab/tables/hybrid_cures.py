@@ -58,7 +58,7 @@ class Ranking(NamedTuple):
         return [one for one in self.cures if saves_frac(self.measured, one) >= LEAST_FRAC]
 
 
-def ranked(found: WhatIf) -> Ranking | None:
+def rank_cures(found: WhatIf) -> Ranking | None:
     """All cures of a job; None: it is too large for them."""
     if len(found.job.operators) > MOST_PLANNED:
         return None

@@ -14,14 +14,14 @@ import pandas as pd
 
 from analysis.experiments.spec import PREDICTOR, TUNED, Prediction, Spec, SpecError
 from analysis.measures.prediction import RATES, alarms, in_turn, places, rates
-from analysis.measures.prediction_labels import Losses, labelled_windows, located, losses, timed, truth
+from analysis.measures.prediction_labels import Losses, labelled_windows, locate, losses, timed_iterations, truth
 from analysis.records.load import Run
 from predictors.backtest import asked as queries
 from predictors.backtest import replayed
 from predictors.oracle import PlannedWindow
 from predictors.registry import straggler_predictor
 from predictors.stragglers import NamesPart, PredictsByFile
-from stragglab.tables.predictor_scores import ORACLE, observed, planned_windows
+from stragglab.tables.predictor_scores import ORACLE, observations, planned_windows
 
 RatesOf = Callable[[Run], dict[str, dict[str, float]]]
 
@@ -42,22 +42,22 @@ def rates_of(spec: Spec) -> RatesOf | None:
                 straggler_predictor(asked.name, {**asked.settings, **more})
         except ValueError as error:
             raise SpecError(f"{spec.name}: predictors.{level}: {error}") from None
-    return lambda run: scored(run, spec.predictors, spec.labels)
+    return lambda run: score(run, spec.predictors, spec.labels)
 
 
-def fitted_of(spec: Spec) -> list[str]:
+def fitted_files(spec: Spec) -> list[str]:
     """The fitted files by which the predictors of ``spec`` predict, as records name them."""
     made = [straggler_predictor(asked.name, asked.settings) for asked in spec.predictors.values()]
     return sorted({name for one in made if isinstance(one, PredictsByFile) for name in one.fitted})
 
 
-def scored(run: Run, asked: dict[str, Prediction], labels: str = "realised") -> dict[str, dict[str, float]]:
+def score(run: Run, asked: dict[str, Prediction], labels: str = "realised") -> dict[str, dict[str, float]]:
     """Return by level the rates over all iterations of all workers; NaN if nothing straggled, or nothing was tagged.
 
     A level with ``tune`` has further ones, named by :func:`tuned_name`: a setting is changed, all else is the same.
     """
-    rows, windows = timed(run), labelled_windows(run, labels)
-    judged = pd.concat([rows, located(run, rows, windows)], axis="columns").assign(label=truth(run, rows, labels))
+    rows, windows = timed_iterations(run), labelled_windows(run, labels)
+    judged = pd.concat([rows, locate(run, rows, windows)], axis="columns").assign(label=truth(run, rows, labels))
     return scores_of(judged, losses(run), planned_windows(windows), asked)
 
 
@@ -67,12 +67,12 @@ def scores_of(
     """The same of iterations whose truth is known.
 
     Args:
-        rows: as of :func:`timed`, with ``label`` (null: unknown, and not scored) and the columns of :func:`located`.
+        rows: as of :func:`timed_iterations`, with ``label`` (null: unknown) and the columns of :func:`locate`.
         lost: from :func:`losses`.
         plan: what the oracle reads.
         asked: the predictors, by level.
     """
-    seen, found = observed(rows), dict[str, dict[str, float]]()
+    seen, found = observations(rows), dict[str, dict[str, float]]()
     rows = rows[["worker", "iteration", "begun_s", "label", "place", "part"]].reset_index(drop=True)
     judged = in_turn(rows[rows["label"].notna()]).astype({"label": "bool"})  # once for all predictors
     rounds = {lead_s: replayed(seen, lost, lead_s) for lead_s in {one.lead_s for one in asked.values()}}
@@ -97,7 +97,7 @@ def tuned_name(level: str, setting: str, value: float) -> str:
     return f"{level}:{setting}={value:g}"
 
 
-def tuned(spec: Spec, frame: pd.DataFrame) -> pd.DataFrame:
+def choose_settings(spec: Spec, frame: pd.DataFrame) -> pd.DataFrame:
     """Choose among the settings of every level with ``tune``, and say which in the column ``setting``.
 
     The seeds at even places choose: the setting with the highest mean ``score`` over their cells, the published one if

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from analysis.measures.labels import case_labels, strategy_labels
-from analysis.measures.prediction_labels import labelled_windows, losses, timed, truth
+from analysis.measures.prediction_labels import labelled_windows, losses, timed_iterations, truth
 from analysis.records.load import Run
 from predictors.backtest import backtest
 from predictors.oracle import PlannedWindow
@@ -66,9 +66,9 @@ def _setting(word: str, pair: str) -> tuple[str, Any]:
     return key, text
 
 
-def received(run: Run) -> bool:
+def records_receptions(run: Run) -> bool:
     """Whether the record says what iterations received."""
-    return bool(timed(run)["cpu_frac"].notna().any())
+    return bool(timed_iterations(run)["cpu_frac"].notna().any())
 
 
 def without_resources(asked: list[Asked], text: str | None) -> list[Asked]:
@@ -81,20 +81,20 @@ def without_resources(asked: list[Asked], text: str | None) -> list[Asked]:
     return [each for each in asked if each.name not in OF_RESOURCES]
 
 
-def checked_tolerance(tolerance_frac: float) -> float:
+def check_tolerance(tolerance_frac: float) -> float:
     """The fraction; raises :class:`ConfigError` for one that cannot be."""
     if not 0 <= tolerance_frac < inf:
         raise ConfigError(f"--tolerance-frac={tolerance_frac:g}: must be a finite number, 0 or more")
     return tolerance_frac
 
 
-def tagged(runs: Sequence[Run], asked: Sequence[Asked], labels: str, tolerance_frac: float) -> Iterator[pd.DataFrame]:
+def tag_rows(runs: Sequence[Run], asked: Sequence[Asked], labels: str, tolerance_frac: float) -> Iterator[pd.DataFrame]:
     """For each run and predictor, the rows that :mod:`analysis.measures.prediction` scores, with their origin."""
     metas = [run.meta for run in runs]
     groups = [", ".join(filter(None, pair)) for pair in zip(strategy_labels(metas), case_labels(metas), strict=True)]
     names = [str(run.meta.get("run_id", run.path.name)) for run in runs]
     for run, name, group in zip(runs, names, groups, strict=True):
-        rows, plan = timed(run), labelled_windows(run, labels)
+        rows, plan = timed_iterations(run), labelled_windows(run, labels)
         reading = [each.text for each in asked if each.name == ORACLE]
         if not len(plan) and (labels != "realised" or reading):
             cure = "leave it out of --predictors" if labels == "realised" else "choose --labels realised"
@@ -104,7 +104,7 @@ def tagged(runs: Sequence[Run], asked: Sequence[Asked], labels: str, tolerance_f
         if not label.notna().any():
             raise ConfigError(f"{run.path}: has one worker and none to compare it with; score a run with two or more")
         about = {"group": group, "run": name if names.count(name) == 1 else str(run.path), "seed": run.meta["seed"]}
-        seen, lost, reads = observed(rows), losses(run), planned_windows(plan)
+        seen, lost, reads = observations(rows), losses(run), planned_windows(plan)
         for each in asked:
             tags = backtest(each.make(reads), seen, lost)
             frame = rows.assign(**about, predictor=each.text, label=label, tag=tags)
@@ -116,7 +116,7 @@ def planned_windows(plan: pd.DataFrame) -> list[PlannedWindow]:
     return [PlannedWindow(*one) for one in plan.itertuples(index=False)]
 
 
-def observed(rows: pd.DataFrame) -> list[tuple[float, Observation]]:
-    """The rows of :func:`timed` as :func:`predictors.backtest` takes them: (start in seconds, observation)."""
+def observations(rows: pd.DataFrame) -> list[tuple[float, Observation]]:
+    """Starts in seconds and observations of rows of :func:`timed_iterations`, for :func:`predictors.backtest`."""
     columns = zip(*(rows[name].tolist() for name in ("begun_s", *Observation._fields)), strict=True)
     return [(begun_s, Observation(*rest)) for begun_s, *rest in columns]

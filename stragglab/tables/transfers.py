@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.experiments.spec import Cell, Spec, cells
-from stragglab.tables.coding import computed
+from stragglab.tables.coding import row_of_cell
 from strategies.mlfabric.fluid import Update, fair_finishes
 from strategies.mlfabric.order import Aggregator, group, plan
 from strategies.mlfabric.replicas import Lag, to_replicate
@@ -47,7 +47,7 @@ def transfers(spec: Spec) -> pd.DataFrame:
     ``mean_s`` and ``last_s`` of what is applied; ``max_delay``, ``violations`` of the bound, ``dropped``; ``idle_s``,
     seconds of the server's link that nothing used before the last update.
     """
-    return pd.DataFrame([computed(cell, transfers_row(cell)) for cell in cells(spec)])
+    return pd.DataFrame([row_of_cell(cell, transfers_row(cell)) for cell in cells(spec)])
 
 
 def transfers_row(cell: Cell) -> dict[str, object]:
@@ -114,7 +114,7 @@ def delays(spec: Spec) -> pd.DataFrame:
     delay minus the bound; ``beyond_off``, that minus the slide's N' - u; ``others_more``, by how much the delay of the
     updates that wait for it grows; ``frozen_s``, the longest time in which the server has no newer version.
     """
-    return pd.DataFrame([computed(cell, delays_row(cell)) for cell in cells(spec)])
+    return pd.DataFrame([row_of_cell(cell, delays_row(cell)) for cell in cells(spec)])
 
 
 def delays_row(cell: Cell) -> dict[str, object]:
@@ -150,7 +150,7 @@ def groups(spec: Spec) -> pd.DataFrame:
     into the server over those without aggregators; ``waits``, groups that the server waits for although all earlier
     ones have arrived: those gathered later than that.
     """
-    return pd.DataFrame([computed(cell, groups_row(cell)) for cell in cells(spec)])
+    return pd.DataFrame([row_of_cell(cell, groups_row(cell)) for cell in cells(spec)])
 
 
 def groups_row(cell: Cell) -> dict[str, object]:
@@ -185,7 +185,7 @@ def replicas(spec: Spec) -> pd.DataFrame:
     of the two over the bound; ``end``, their distance when the replica has all; ``mean_lag``, how many updates
     the replica lacks on average; ``swap``, the distance after two swapped unit updates.
     """
-    return pd.DataFrame([computed(cell, replicas_row(cell)) for cell in cells(spec)])
+    return pd.DataFrame([row_of_cell(cell, replicas_row(cell)) for cell in cells(spec)])
 
 
 def replicas_row(cell: Cell) -> dict[str, object]:
@@ -201,10 +201,10 @@ def replicas_row(cell: Cell) -> dict[str, object]:
             wanted = to_replicate(lag, float(np.linalg.norm(change)), DIV_MAX)
             for _ in range(min(wanted, len(missing))):
                 replica.apply(missing.pop(0))
-                lag = lag.replicated()
+                lag = lag.after_replication()
         server.apply(change)
         missing.append(change)
-        lag = lag.applied(float(np.linalg.norm(change)))
+        lag = lag.after_update(float(np.linalg.norm(change)))
         if system == "swapped" and len(missing) == 2:
             replica.apply(missing.pop(1))
             replica.apply(missing.pop(0))

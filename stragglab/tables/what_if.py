@@ -23,11 +23,11 @@ MOST_WORKERS = 20
 """So many workers are listed."""
 
 
-def tabled(path: Path) -> tuple[Table, WhatIf]:
+def read_job(path: Path) -> tuple[Table, WhatIf]:
     """The job of a file; raises :class:`analysis.logs.step_log.LogError` with one line."""
     rows = read_operators(path)
     try:
-        table = arranged(rows)
+        table = table_of_rows(rows)
         _refuse_endless(table)
         found = WhatIf(job_of(table))
         if not found.ideal_s > 0.0:
@@ -47,7 +47,7 @@ def _refuse_endless(table: Table) -> None:
         )
 
 
-def arranged(rows: pd.DataFrame) -> Table:
+def table_of_rows(rows: pd.DataFrame) -> Table:
     """The rows of a file as a table of operators by step."""
     by_name: dict[str, Any] = {name: rows[name].to_numpy() for name in COLUMNS}
     replica, stage, step, number, kind, begin_s, seconds = (by_name[name] for name in COLUMNS)

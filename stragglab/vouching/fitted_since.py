@@ -9,7 +9,7 @@ from predictors.fitted_file import FITTED, known_as
 from runtime.run.inputs import files_in
 
 
-def fitted_since(names: Iterable[str], settings: Mapping[str, Any]) -> bool:
+def is_refitted(names: Iterable[str], settings: Mapping[str, Any]) -> bool:
     """Whether a file was fitted again since a record was made, whose ``fitted`` are these names.
 
     It is one that the settings name, or one that comes along. Of a file that is gone nothing is known: False.

@@ -55,7 +55,7 @@ class Lines:
                     if not text.endswith(b"\n"):
                         self.torn = True
                         return
-                    raise damaged(self.path, self.count + 1, error) from None
+                    raise damage_error(self.path, self.count + 1, error) from None
                 self.count += 1
                 yield line
 
@@ -95,7 +95,7 @@ def _decode(path: Path, lines: Iterable[object]) -> Iterator[RecordedEvent]:
     try:
         yield from decode(lines)
     except Malformed as error:
-        raise damaged(path, error.number, error) from None
+        raise damage_error(path, error.number, error) from None
 
 
 @contextmanager
@@ -112,7 +112,7 @@ def _open_file(path: Path) -> Iterator[BinaryIO]:
         raise ConfigError(f"{path}: cannot be read ({reason(error)})") from None
 
 
-def damaged(path: Path, number: int, error: Exception) -> ConfigError:
+def damage_error(path: Path, number: int, error: Exception) -> ConfigError:
     """The error of a damaged record, naming the line."""
     return ConfigError(f"{path}:{number}: {error}; the record is damaged or of another version of Stragglab")
 

@@ -99,7 +99,7 @@ class AdjustBS:
             self._calm += 1
             if not self._speeds:
                 return None
-        if self._detector.published:
+        if self._detector.compares_times:
             return self._published_speeds(gone, tick.said)
         speeds = speeds_of(records)
         if not transient and not gone:

@@ -123,7 +123,7 @@ class AccumulationLoad(AccumulationSettings):
         total = samples_of_round(self._total, len(workers))
         if changed and self._plan is None and not is_complete(self):
             self._begin_profile(total, workers, self.warmup_iters)
-        elif not changed and self._tries < MOST_PROFILES - 1 and self._drifts.found():
+        elif not changed and self._tries < MOST_PROFILES - 1 and self._drifts.has_drifted():
             self._tries += 1
             self._plan, self._measured = None, {worker: [] for worker in self._measured}
             self._begin_profile(total, workers, 0)

@@ -168,7 +168,7 @@ class StragglerDetector(Checked, DetectorSettings):
         self.monitor.observe_event(event)
 
     @property
-    def published(self) -> bool:
+    def compares_times(self) -> bool:
         """Whether plain times are compared, as in the paper."""
         return self.judge == "published"
 
@@ -177,7 +177,7 @@ class StragglerDetector(Checked, DetectorSettings):
         workers = self.monitor.mature_workers("short")
         if len(workers) > 1:
             self._warning = ""
-        if not self.published:
+        if not self.compares_times:
             now_s, long_s = self.monitor.t, self.long_window_s
             self._flagged_s |= dict.fromkeys(self.stragglers("short"), now_s)
             straggling = [worker for worker, since_s in self._flagged_s.items() if now_s - since_s < long_s]
@@ -186,7 +186,7 @@ class StragglerDetector(Checked, DetectorSettings):
     def paces(self, span: Span) -> dict[int, list[float]]:
         """Values by which mature workers are compared: seconds per sample at equal work, or seconds."""
         monitor = self.monitor
-        if self.published:
+        if self.compares_times:
             return {w: [seconds for _, seconds in monitor.records(w, span)] for w in monitor.mature_workers(span)}
         base = self.base.samples
         return {worker: paces(monitor.records(worker, span), base) for worker in monitor.mature_workers(span)}
@@ -199,7 +199,7 @@ class StragglerDetector(Checked, DetectorSettings):
         """
         records = {worker: own for worker, own in self.paces(span).items() if worker not in forget}
         found = self._slow(records)
-        if self.published:
+        if self.compares_times:
             return found
         if not found:
             return []

@@ -17,7 +17,7 @@ from itertools import product
 from math import ceil
 from typing import NamedTuple
 
-from strategies.parts.load.allocation import relaxed, split_by_time
+from strategies.parts.load.allocation import relax, split_by_time
 
 EARLIER = 1 - 1e-9
 """Plans whose times differ by less count as equal; the one with fewer micro-batches is taken."""
@@ -92,7 +92,7 @@ def solve_anyhow(total: int, devices: Sequence[DeviceLimits], types: Sequence[in
         return solve(total, eased, types, accums)._replace(below_saturation=True)
     except ValueError:
         highs = [eased[kind].bounds(accums[-1])[1] for kind in types]
-        _, more = relaxed(total, [0] * len(types), highs)
+        _, more = relax(total, [0] * len(types), highs)
         tops = {kind: None if top is None else ceil(top / accums[-1]) for kind, top in zip(types, more, strict=True)}
         wider = [replace(device, high_samples=tops.get(kind)) for kind, device in enumerate(eased)]
         return solve(total, wider, types, range(1, accums[-1] + 1))._replace(below_saturation=True)

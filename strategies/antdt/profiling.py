@@ -282,7 +282,7 @@ class Drifts:
         if worker in self._curves:
             self._seen[worker].append(seconds / self._curves[worker].seconds(samples))
 
-    def found(self) -> bool:
+    def has_drifted(self) -> bool:
         """Whether some worker's speed differs from its profile; call it before every round."""
         full = [seen for seen in self._seen.values() if len(seen) >= self.num_iters]
         factors = [median(seen) for seen in full]

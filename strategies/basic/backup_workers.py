@@ -14,7 +14,7 @@ from strategies.parts.load.shares import EnlargedLoad, EvenLoad
 @final
 @dataclass(kw_only=True)
 class BackupWorkers(Composition):
-    """Of N workers, the first N - ``num_backup`` fresh gradients form the update; later ones are dropped.
+    """The first N - ``num_backup`` fresh gradients of N workers form the update; later ones are dropped.
 
     Source: Chen et al., "Revisiting distributed synchronous SGD", 2016 (TensorFlow's SyncReplicasOptimizer), as AntDT
     runs it (baseline "BW"): the samples of a dropped gradient return to the tail of the queue. The global batch

@@ -69,13 +69,13 @@ class Backoff:
         """Rules that are not followed yet."""
         return frozenset(rule for rule, again_s in self._again_s.items() if t < again_s)
 
-    def denied(self, rule: str, t: float) -> None:
+    def note_denial(self, rule: str, t: float) -> None:
         """Its change was denied at time ``t``."""
         times = self._denials.get(rule, 0)
         self._again_s[rule] = t + self.first_s * 2 ** min(times, MOST_DOUBLINGS)
         self._denials[rule] = times + 1
 
-    def granted(self) -> None:
+    def forget(self) -> None:
         """The cluster gave something, or took something back: earlier denials no longer count."""
         self._denials.clear()
         self._again_s.clear()
@@ -192,7 +192,7 @@ class Brain:
             if node.role == "worker" or node in given
         }
 
-    def settled(self, t: float, granted: bool = True) -> None:
+    def settle(self, t: float, granted: bool = True) -> None:
         """The last decision is carried out; or it was denied or given up, and everything is as before."""
         if not self.under_way:
             raise RuntimeError("nothing was decided that could have been settled")
@@ -202,9 +202,9 @@ class Brain:
         if granted and _resizes_servers(changes):  # a server that was killed before holds other parameters now
             self._out_of_memory = {node: then for node, then in self._out_of_memory.items() if node.role == "worker"}
         if granted:
-            self._backoff.granted()
+            self._backoff.forget()
         elif self._of_stage:
-            self._backoff.denied(self._rule, t)
+            self._backoff.note_denial(self._rule, t)
         if self._of_stage:
             self._denied += self.stage == Stage.OPTIMISE_SERVERS and not granted
             self.stage = TABLE[self.stage][Step.GRANTED if granted else Step.DENIED]

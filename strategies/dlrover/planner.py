@@ -91,9 +91,9 @@ class BrainPlanner:
         self.brain.still_there(given)
         return self.brain.decide(t)
 
-    def settled(self, t: float, granted: bool, given: Mapping[NodeId, Given]) -> None:
+    def end_decision(self, t: float, granted: bool, given: Mapping[NodeId, Given]) -> None:
         if self.brain.under_way:
-            self.brain.settled(t, granted)
+            self.brain.settle(t, granted)
 
     def log_state(self) -> State:
         return {"stage": str(self.brain.stage)}

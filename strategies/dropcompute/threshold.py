@@ -16,7 +16,7 @@ class Round(NamedTuple):
     """Latencies of one iteration of all workers."""
 
     ends_s: Sequence[Sequence[float]]
-    """By worker: seconds of computing after which each of its micro-batches was done."""
+    """Seconds of computing after which each micro-batch was done, by worker."""
     rest_s: float
     """T^c: seconds of the iteration in which nobody computed."""
 

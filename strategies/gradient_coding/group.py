@@ -13,7 +13,7 @@ import numpy as np
 
 from strategies.gradient_coding.decoding import RESIDUAL, Mask
 from strategies.gradient_coding.draws import draws
-from strategies.gradient_coding.partitions import PARTS_PER_WORKER, default_parts, held_by_time
+from strategies.gradient_coding.partitions import PARTS_PER_WORKER, counts_by_time, default_parts
 from strategies.gradient_coding.schemes import ONE_PART_EACH, Rated, build
 from strategies.gradient_coding.speeds import Pace
 from strategies.protocol import Part, split_evenly
@@ -33,14 +33,14 @@ class Recipe:
     code_seed: int
     at_most_parts: int = field(default=sys.maxsize, compare=False)
 
-    def rated(self, throughputs: Sequence[float], s: int, attempt: int = 0) -> Rated:
+    def rate(self, throughputs: Sequence[float], s: int, attempt: int = 0) -> Rated:
         """The code for workers of these throughputs; raises ``ValueError`` as ``build`` does."""
         k = None
         if self.scheme not in ONE_PART_EACH:
             k = min(self.k or default_parts(throughputs, s), self.at_most_parts)
         return _build_cached(self, tuple(throughputs), s, k, attempt, None)
 
-    def rated_for(self, held: Sequence[int], s: int, attempt: int = 0) -> Rated:
+    def rate_held(self, held: Sequence[int], s: int, attempt: int = 0) -> Rated:
         """The code for workers that hold ``held[i]`` parts each, ``k (s + 1)`` in all."""
         return _build_cached(self, (1.0,) * len(held), s, sum(held) // (s + 1), attempt, tuple(held))
 
@@ -52,7 +52,7 @@ class Recipe:
         def seconds(pace: Pace, parts: int) -> float:
             return pace.seconds(parts * part)
 
-        held = held_by_time([partial(seconds, pace) for pace in paces], k, s)
+        held = counts_by_time([partial(seconds, pace) for pace in paces], k, s)
         return [(own, own * part) for own in held]
 
 
@@ -99,7 +99,7 @@ class CodedGroup:
         for s in range(min(recipe.s, len(workers) - 1), 0, -1):
             for own in (speeds, [1.0] * len(speeds)):  # equal shares before a smaller s
                 try:
-                    return cls(workers, recipe.rated(own, s, attempt), s, recipe.max_amplification)
+                    return cls(workers, recipe.rate(own, s, attempt), s, recipe.max_amplification)
                 except ValueError:  # s + 1 does not divide their number, or it would amplify too much
                     continue
         return cls(workers, build("naive", speeds, 0, draws(recipe.code_seed, attempt)), 0, recipe.max_amplification)
@@ -108,7 +108,7 @@ class CodedGroup:
     def with_shares(cls, recipe: Recipe, held: Mapping[int, int], s: int, attempt: int) -> CodedGroup:
         """A code for workers that hold so many parts; raises ``ValueError`` where it amplifies too much."""
         workers = sorted(held)
-        rated = recipe.rated_for([held[worker] for worker in workers], s, attempt)
+        rated = recipe.rate_held([held[worker] for worker in workers], s, attempt)
         return cls(workers, rated, s, recipe.max_amplification)
 
     @property
@@ -125,12 +125,12 @@ class CodedGroup:
             for worker, row in found.items()
         }
 
-    def assigned(self, round_samples: int) -> dict[int, int]:
+    def samples_by_worker(self, round_samples: int) -> dict[int, int]:
         """Samples of every worker's parts in a round of ``round_samples``."""
         sizes = split_evenly(round_samples, self.num_parts)
         return {worker: sum(sizes[part.index] for part in row) for worker, row in self.rows.items()}
 
-    def decoded(self, arrived: Collection[int], *, eager: bool) -> Decoding | None:
+    def decode(self, arrived: Collection[int], *, eager: bool) -> Decoding | None:
         """The decoding of these workers' rows, or None where they are not enough.
 
         All but s workers, or a complete group, are enough; ``eager`` tries any set that covers every part.
@@ -155,7 +155,7 @@ class CodedGroup:
         here: list[int] = []
         for worker in sorted(times_s, key=lambda worker: (times_s[worker], worker)):
             here.append(worker)
-            if self.decoded(here, eager=eager) is not None:
+            if self.decode(here, eager=eager) is not None:
                 return times_s[worker]
         return inf
 

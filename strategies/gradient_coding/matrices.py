@@ -25,7 +25,7 @@ def find_groups(support: Mask, workers: Collection[int] | None = None, at_most: 
     return [tuple(sorted(cover)) for cover in islice(covers, at_most)]
 
 
-def packed(support: Mask, at_most: int = MAX_GROUPS) -> list[Group]:
+def pack_groups(support: Mask, at_most: int = MAX_GROUPS) -> list[Group]:
     """Pairwise disjoint groups, chosen greedily: the smallest (ties: lower ids) among the remaining workers.
 
     ``at_most`` bounds each search and not all of them together: the groups found first share their first workers.
@@ -39,10 +39,10 @@ def packed(support: Mask, at_most: int = MAX_GROUPS) -> list[Group]:
     return kept
 
 
-def pruned(groups: Sequence[Group]) -> list[Group]:
+def prune_groups(groups: Sequence[Group]) -> list[Group]:
     """The paper's choice: drop the group that intersects most others (ties: the last) until all are disjoint.
 
-    It may keep fewer than ``packed``: 2 instead of 3 for six equal workers and s = 2.
+    It may keep fewer than ``pack_groups``: 2 instead of 3 for six equal workers and s = 2.
     """
     ordered = sorted(groups)
     sets = [frozenset(group) for group in ordered]

@@ -56,7 +56,7 @@ def counts(throughputs: Sequence[float], k: int, s: int) -> list[int]:
     return held
 
 
-def held_by_time(times: Sequence[Callable[[int], float]], k: int, s: int) -> list[int]:
+def counts_by_time(times: Sequence[Callable[[int], float]], k: int, s: int) -> list[int]:
     """As ``counts``, where worker i needs ``times[i](n)`` for n parts, non-decreasing in n: the last ends earliest.
 
     Every worker has a part if there are enough: one without could not be measured any more.

@@ -65,7 +65,7 @@ class Rounds:
     def _take(self, group: CodedGroup) -> None:
         self._group = group
         self._samples = samples_of_round(self.batch_samples, group.num_parts)
-        self._assigned = group.assigned(self._samples)
+        self._assigned = group.samples_by_worker(self._samples)
         self.speeds.renew(self._assigned)
         self._gone, self._newcomers = set(), set()
         self._built += 1
@@ -100,7 +100,7 @@ class Rounds:
             )
         except ValueError:  # the new code would amplify too much; keep the current one
             self._refused += 1
-            self.speeds.refused()
+            self.speeds.note_refusal()
             return None
 
     def _improve(self) -> CodedGroup | None:
@@ -174,7 +174,7 @@ class Rounds:
         if self._working.pop(grad.worker) != self._round:
             return [*self._drop([grad]), *self.next(grad.worker)]
         self._rows[grad.worker] = grad
-        decoded = self._group.decoded(self._rows, eager=self.eager)
+        decoded = self._group.decode(self._rows, eager=self.eager)
         if decoded is None:
             return []
         self._residual = decoded.residual

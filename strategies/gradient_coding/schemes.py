@@ -26,7 +26,7 @@ from strategies.gradient_coding.decoding import (
     check_tolerance,
 )
 from strategies.gradient_coding.draws import Chance
-from strategies.gradient_coding.matrices import find_groups, group_based, packed, pruned
+from strategies.gradient_coding.matrices import find_groups, group_based, pack_groups, prune_groups
 
 MAX_SETS = 1000
 """Straggler sets up to which all are tried (all for up to 12 workers); more are sampled."""
@@ -181,5 +181,5 @@ def _one_part_each(scheme: str, m: int, s: int, k: int | None, chance: Chance) -
 def _by_throughput(scheme: str, support: Mask, chance: Chance, prune: str) -> Callable[[], Code]:
     if scheme == "heter_aware":
         return lambda: Code(matrices.heter_aware(support, chance))
-    groups = packed(support) if prune == "packing" else pruned(find_groups(support))
+    groups = pack_groups(support) if prune == "packing" else prune_groups(find_groups(support))
     return lambda: Code(group_based(support, groups, chance), tuple(groups))

@@ -40,7 +40,7 @@ class Pace(NamedTuple):
         return self.base_s + self.per_sample_s * samples if samples else 0.0
 
 
-def fitted(times_s: Mapping[int, float]) -> Pace | None:
+def fit_pace(times_s: Mapping[int, float]) -> Pace | None:
     """Base and slope from the times of the last two sizes; None where they are too close or contradict each other."""
     if len(times_s) < 2:
         return None
@@ -108,7 +108,7 @@ class Speeds:
         self._next = self._rounds + self._pause
         return ready
 
-    def refused(self) -> None:
+    def note_refusal(self) -> None:
         """The measurement led to no new code: wait before the next attempt, twice as long each time."""
         self._pause *= 2
         self._next = self._rounds + self._pause
@@ -126,7 +126,7 @@ class Speeds:
 
         A worker's own two sizes are not enough: a delay that began between them looks like a slope.
         """
-        fits = (fitted(self._sizes_of(worker, assigned[worker])) for worker in now_s)
+        fits = (fit_pace(self._sizes_of(worker, assigned[worker])) for worker in now_s)
         told = [pace.base_s / pace.per_sample_s for pace in fits if pace is not None]
         self._base_samples = median(told) if told else self._base_samples
         for worker, seconds in now_s.items():

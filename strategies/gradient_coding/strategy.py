@@ -151,7 +151,7 @@ class GradientCoding(Strategy):
     def _build(self, batch_samples: int, throughputs: Sequence[float]) -> None:
         """Raise ``ValueError`` if no such code exists; with s = 0 nothing is coded."""
         if self.s:
-            self._recipe(batch_samples).rated(throughputs, self.s)
+            self._recipe(batch_samples).rate(throughputs, self.s)
 
     def handle(self, event: AnyEvent) -> Sequence[AnyCommand]:
         """Decide on rounds of coded rows; without stragglers to tolerate, BSP decides."""

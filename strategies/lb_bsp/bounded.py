@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from reading.ranges import PositiveInt, check_settings, check_whole
-from strategies.parts.load.allocation import check_batch_bounds, extremes, relaxed, samples_of_round, size_of
+from strategies.parts.load.allocation import check_batch_bounds, extremes, relax, samples_of_round, size_of
 from strategies.protocol import Compute, Started
 
 
@@ -53,7 +53,7 @@ class BoundedLoad(BoundSettings, ABC):
     def _bounds(self, num_workers: int) -> tuple[int, list[int], Sequence[int | None]]:
         """Samples of a round, and the bounds of each worker there; beyond the settings if these cannot be kept."""
         total = samples_of_round(self._total, num_workers)
-        return total, *relaxed(total, [self.min_batch_samples] * num_workers, [self.max_batch_samples] * num_workers)
+        return total, *relax(total, [self.min_batch_samples] * num_workers, [self.max_batch_samples] * num_workers)
 
     @final
     def order(self, worker: int) -> Compute:

@@ -9,7 +9,7 @@ from typing import ClassVar, final
 from strategies.lb_bsp.bounded import BoundedLoad
 from strategies.lb_bsp.forecast import Forecast
 from strategies.parts.hooks import Peers
-from strategies.parts.load.allocation import extremes, relaxed, size_of, split_min_max
+from strategies.parts.load.allocation import extremes, relax, size_of, split_min_max
 from strategies.protocol import Started
 
 EARLY = 0.95
@@ -88,7 +88,7 @@ class SpeedLoad(BoundedLoad):
         sizes = split_min_max(total, speeds, lows, highs)
         least = self._regaining.lows(total, workers, speeds, before, sizes, lows)
         if least != lows:
-            sizes = split_min_max(total, speeds, *relaxed(total, least, highs))
+            sizes = split_min_max(total, speeds, *relax(total, least, highs))
         self._sizes.update(zip(workers, sizes, strict=True))
         self._extremes = extremes(self._sizes, workers)
 

@@ -58,7 +58,7 @@ class Forecast(Checked, ForecastSettings):
             if self._warmup.tells(event):
                 self.arrived(event)
         elif isinstance(event, Observed):
-            self.observed(event)
+            self.note_use(event)
 
     def arrived(self, event: Arrived) -> None:
         """Train the worker's predictor with an iteration, if its time is usable."""
@@ -69,7 +69,7 @@ class Forecast(Checked, ForecastSettings):
         record = SpeedRecord(max(newest), cpu, memory)
         self._predictor(worker).update(record)
 
-    def observed(self, event: Observed) -> None:
+    def note_use(self, event: Observed) -> None:
         """Keep what the tasks used; an unknown quantity stays 1."""
         for node in event.nodes:
             cpu = 1.0 if node.cpu_cores is None else node.cpu_cores

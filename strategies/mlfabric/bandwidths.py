@@ -27,14 +27,14 @@ class Expected:
         self._due_s: dict[int, float] = {}
         self._planned_s: dict[int, float] = {}
 
-    def sent(self, grads: Iterable[int], t: float, planned_s: float, sending_s: float) -> None:
+    def note_sent(self, grads: Iterable[int], t: float, planned_s: float, sending_s: float) -> None:
         """These begin now, and should take ``planned_s``, of which data flows for ``sending_s``."""
         for grad in grads:
             if self._factor < NEVER:
                 self._due_s[grad] = t + max(LEAST_S, self._factor * planned_s)
             self._planned_s[grad] = sending_s
 
-    def ended(self, grad: int) -> float:
+    def end(self, grad: int) -> float:
         """It has arrived, or never will; returns for how long data should have flowed (0: that is not known)."""
         self._due_s.pop(grad, None)
         return self._planned_s.pop(grad, 0.0)
@@ -80,7 +80,7 @@ class Bandwidths:
         self._inward = sum(rate for rate in inward if rate) if all(inward) else None
         self._up: dict[str, float] = {}
 
-    def placed(self, worker: int, place: str) -> None:
+    def place(self, worker: int, place: str) -> None:
         """A worker has come, or come back, on this host."""
         self._places[str(NodeId.worker(worker))] = place
 
@@ -120,7 +120,7 @@ class Bandwidths:
         """Seconds of a transfer with the worker's uplink for itself."""
         return num_bytes / self._rate(self._uplink(worker))
 
-    def took(self, worker: int, planned_s: float, send_s: float) -> None:
+    def note_time(self, worker: int, planned_s: float, send_s: float) -> None:
         """A transfer of this worker took ``send_s`` instead of ``planned_s``: its uplink is slower by that.
 
         A transfer within a server's host says nothing about a link.

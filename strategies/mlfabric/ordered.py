@@ -220,7 +220,7 @@ class OrderedGate(TransferSettings):
             place -= 1
         if self._version + place - grad.version > self._bound:
             self._missed += 1
-            self._unkept(grad)
+            self._forget_kept(grad)
             return Verdict(drop=(grad,), go=self._release_workers(grad))
         self._arrived[slot.update.id] = grad
         self._slots.insert(place, slot)
@@ -230,7 +230,7 @@ class OrderedGate(TransferSettings):
         """Transfers that the worker has not completed are no longer awaited."""
         self._forget(worker)
         if self._replicas is not None:
-            self._replicas.lost_worker(worker)
+            self._replicas.lose_worker(worker)
         return NOTHING
 
     def joined(self, worker: int) -> Verdict:
@@ -244,7 +244,7 @@ class OrderedGate(TransferSettings):
         for grad_id in gone:
             self._held.pop(grad_id, None)
             self._late.pop(grad_id, None)
-            self._expected.ended(grad_id)
+            self._expected.end(grad_id)
             del self._grads[grad_id]
         self._waiting.pop(worker, None)
 
@@ -260,7 +260,7 @@ class OrderedGate(TransferSettings):
             case Arrived():
                 self._learn(event)
             case Joined(worker=worker, place=place) if place is not None:
-                self._links.placed(worker, place)
+                self._links.place(worker, place)
             case Failed():
                 self._forget(event.worker)
             case Woke(tag=tag) if tag == WINDOW:
@@ -282,11 +282,11 @@ class OrderedGate(TransferSettings):
             case Ready():
                 replicas.ready(event)
             case Replicated():
-                replicas.replicated(event)
+                replicas.follow(event)
             case ServerLost(holding=False):
-                replicas.lost(event.server)
+                replicas.lose(event.server)
             case ServerJoined():
-                return [replicas.joined(event.server)]
+                return [replicas.join(event.server)]
             case Woke(tag=tag) if tag == REPLICA_OVERDUE and is_due(event.t, self._replica_watch_s):
                 self._replica_watch_s = math.inf
         return []
@@ -327,13 +327,13 @@ class OrderedGate(TransferSettings):
 
     def _learn(self, arrived: Arrived) -> None:
         for grad_id in arrived.grad.members:
-            self._expected.ended(grad_id)
-        planned_s = self._expected.ended(arrived.grad.id)
-        self._links.took(arrived.grad.worker, planned_s, arrived.timings.send_s)
+            self._expected.end(grad_id)
+        planned_s = self._expected.end(arrived.grad.id)
+        self._links.note_time(arrived.grad.worker, planned_s, arrived.timings.send_s)
 
-    def _unkept(self, grad: Grad) -> None:
+    def _forget_kept(self, grad: Grad) -> None:
         if self._replicas is not None:
-            self._replicas.dropped(grad)
+            self._replicas.forget(grad)
 
     def _pass_over(self, t: float) -> None:
         """Overdue transfers leave the order."""
@@ -369,10 +369,10 @@ class OrderedGate(TransferSettings):
                     if not self._replicas.is_hopeless(grad):
                         return
                     del self._arrived[self._slots.pop(0).update.id]
-                    self._unkept(grad)
+                    self._forget_kept(grad)
                     yield Verdict(drop=(grad,), go=self._release_workers(grad))
                     continue
-                self._replicas.applied(grad)
+                self._replicas.apply(grad)
             del self._arrived[self._slots.pop(0).update.id]
             self._version += 1
             yield Verdict(apply=(grad,), go=self._release_workers(grad))
@@ -406,7 +406,7 @@ class OrderedGate(TransferSettings):
             self._idle += dropped.reason == "idle"
             del self._held[dropped.update.id]
             grad = self._grads[dropped.update.id]
-            self._unkept(grad)
+            self._forget_kept(grad)
             yield Verdict(drop=(grad,), go=self._release_workers(grad))
 
     def _sums(self, slots: Sequence[Slot], links: dict[str, float], t: float) -> list[Group]:
@@ -424,7 +424,7 @@ class OrderedGate(TransferSettings):
             ids = tuple(update.id for update in one.members)
             self._summed += len(ids)
             self._sent.update(ids)
-            self._expected.sent(ids, t, one.arrived_s - t, 0.0)
+            self._expected.note_sent(ids, t, one.arrived_s - t, 0.0)
             for grad_id in ids:
                 del self._held[grad_id]
             yield Send(grads=ids, via=one.via)
@@ -436,7 +436,9 @@ class OrderedGate(TransferSettings):
             if slot.update.id not in self._sent and is_first:
                 sending_s = sum(end_s - start_s for start_s, end_s, _ in slot.segments)
                 shares = min(self.parallel_sends, 1 + self._expected.travelling)
-                self._expected.sent((slot.update.id,), t, (slot.finish_s - slot.start_s) * shares, sending_s * shares)
+                self._expected.note_sent(
+                    (slot.update.id,), t, (slot.finish_s - slot.start_s) * shares, sending_s * shares
+                )
                 yield self._send(slot.update.id)
 
     def _send(self, grad_id: int) -> Send:

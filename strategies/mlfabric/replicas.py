@@ -46,7 +46,7 @@ class Lag:
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum={self.momentum}: must be 0 or more and below 1")
 
-    def applied(self, norm: float, rate: float = 1.0) -> Lag:
+    def after_update(self, norm: float, rate: float = 1.0) -> Lag:
         """The lag after the server has applied an update of this norm, at this rate."""
         return replace(self, norms=(*self.norms, norm), rates=(*self._rates, rate))
 
@@ -54,7 +54,7 @@ class Lag:
     def _rates(self) -> tuple[float, ...]:
         return (1.0,) * len(self.norms) if self.rates is None else self.rates
 
-    def replicated(self) -> Lag:
+    def after_replication(self) -> Lag:
         """The lag after the replica has applied the oldest update that it lacks."""
         carried = self.momentum * self.carried + self.norms[0]
         return replace(self, norms=self.norms[1:], carried=carried, rates=self._rates[1:])
@@ -78,9 +78,9 @@ def to_replicate(lag: Lag, next_norm: float, div_max: float, rate: float = 1.0) 
     Slides: "u_1 is scheduled ahead at the replica to satisfy the bound". The test is of the bound *after* the next
     update, since momentum makes what is missing count for more with every update that follows.
     """
-    after, count = lag.applied(next_norm, rate), 0
+    after, count = lag.after_update(next_norm, rate), 0
     while after.norms and after.bound > div_max:
-        after, count = after.replicated(), count + 1
+        after, count = after.after_replication(), count + 1
     return count
 
 
@@ -151,7 +151,7 @@ class Replicas:
         self._sqr_norms[ready.grad.id] = ready.sqr_norm
         self._worker_of[ready.grad.id] = ready.grad.worker
 
-    def dropped(self, grad: Grad) -> None:
+    def forget(self, grad: Grad) -> None:
         """No task keeps it any more."""
         del self._sqr_norms[grad.id], self._worker_of[grad.id]
         self._gone.discard(grad.id)
@@ -159,7 +159,7 @@ class Replicas:
             self._end_transfer(follower, grad.id)
             follower.waiting.discard(grad.id)
 
-    def applied(self, grad: Grad) -> None:
+    def apply(self, grad: Grad) -> None:
         norm, rate = self._norm(grad, self.version), self._rate(grad)
         del self._sqr_norms[grad.id]
         self._applied.append(grad.id)
@@ -171,7 +171,7 @@ class Replicas:
                 follower.version += 1
             follower.waiting.discard(grad.id)
 
-    def replicated(self, event: Replicated) -> None:
+    def follow(self, event: Replicated) -> None:
         """A replica has followed."""
         follower = self.followers.get(event.server)
         if follower is None:
@@ -199,17 +199,17 @@ class Replicas:
 
     def _end_transfer(self, follower: Follower, grad: int) -> None:
         follower.asked.discard(grad)
-        follower.expected.ended(grad)
+        follower.expected.end(grad)
 
-    def lost_worker(self, worker: int) -> None:
+    def lose_worker(self, worker: int) -> None:
         """The gradients that the worker kept are lost, and those that it has not sent to the servers."""
         self._gone.update(grad for grad, owner in self._worker_of.items() if owner == worker)
 
-    def lost(self, server: int) -> None:
+    def lose(self, server: int) -> None:
         """A replica is gone."""
         self.followers.pop(server, None)
 
-    def joined(self, server: int) -> Replicate:
+    def join(self, server: int) -> Replicate:
         """A replica is there and has nothing: it gets a copy of the present version."""
         follower = self.followers[server] = self._follower(self.version)
         follower.copying = True
@@ -288,7 +288,7 @@ class Replicas:
             # one after the other: they come over one link, in order
             if following is not None and following not in missing and not follower.asked:
                 follower.asked.add(following)
-                follower.expected.sent((following,), t, alone_s(self._worker_of[following]), 0.0)
+                follower.expected.note_sent((following,), t, alone_s(self._worker_of[following]), 0.0)
                 yield Replicate(server=server, grad=following)
 
     def _count_needed(self, follower: Follower, order: Iterable[Grad]) -> int:
@@ -297,9 +297,9 @@ class Replicas:
         for place, grad in enumerate(order):
             norm, rate = self._norm(grad, self.version + place), self._rate(grad)
             count = to_replicate(lag, norm, self._most, rate)
-            lag = lag.applied(norm, rate)
+            lag = lag.after_update(norm, rate)
             for _ in range(count):
-                lag = lag.replicated()
+                lag = lag.after_replication()
             needed += count
         return needed
 

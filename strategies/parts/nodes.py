@@ -10,7 +10,7 @@ from strategies.parts.hooks import Deciding, Learning, Tick
 from strategies.protocol import AnyCommand, AnyEvent, Compute, Restored, Scheduling, ServerLost, Started, Wake, Woke
 
 TOO_EARLY_S = 1e-3
-"""By how much a timer may fire early: a clock may round."""
+"""Seconds that a timer may fire early: a clock may round."""
 MIN_PERIOD_S = 0.001
 """Shortest time between two decisions; with less, a job would do nothing else."""
 
@@ -36,7 +36,7 @@ class Pause:
         self.withheld |= {command.worker for command in commands if isinstance(command, Compute)}
         return [command for command in commands if not isinstance(command, Compute)]
 
-    def gone(self, worker: int) -> None:
+    def forget(self, worker: int) -> None:
         """Remove a worker whose process is lost: when it returns, the gate decides again."""
         self.withheld.discard(worker)
 

@@ -248,7 +248,7 @@ class Reserve(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
 
     demands: tuple[Demand, ...] = ()
     worth_s: float = 0.0
-    """By how many seconds as much progress as of a global batch takes less time with it."""
+    """Seconds that it saves in as much progress as of a global batch."""
 
 
 class Wake(Command, frozen=True, kw_only=True, tag=True):

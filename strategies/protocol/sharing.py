@@ -86,7 +86,7 @@ class JobLoad(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[tuple[str, ...], ...] = ()
     """Workers whose gradients make an update together; a worker in no group waits for no other."""
     gain: float = 1.0
-    """By how much its metric has improved lately."""
+    """Recent improvement of its metric."""
     model: str = ""
 
 
@@ -96,7 +96,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     demands: tuple[Demand, ...]
     worth_s: float
-    """By how many seconds an iteration of the job (as much progress as of a global batch) is shorter thereby."""
+    """Seconds that it saves in an iteration of the job (as much progress as of a global batch)."""
     jobs: tuple[JobLoad, ...]
     """All that run on these hosts, the asking one as it was before any reservation."""
     hosts: tuple[HostRoom, ...]
@@ -109,7 +109,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     shares: dict[tuple[str, str], Share] = {}
     added_s: float = 0.0
-    """By how much the iterations of the other jobs are expected to take longer, all together."""
+    """Seconds that the iterations of the other jobs are expected to take longer, all together."""
 
 
 @runtime_checkable

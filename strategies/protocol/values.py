@@ -66,7 +66,7 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     injected_s: float = 0.0
     """The part of ``compute_s`` that a straggler injection added (measured, not planned)."""
     overrun_s: float = 0.0
-    """By how much the real computation exceeded the device profile; 0 when pacing held."""
+    """Seconds by which the real computation exceeded the device profile; 0 when pacing held."""
     recv_s: float = 0.0
     """The part of ``pull_s`` spent on this worker's link, as opposed to the servers' work."""
     stage_s: float = 0.0

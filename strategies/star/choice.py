@@ -87,7 +87,7 @@ class Choice:
             raise ValueError(f"modes={','.join(self.modes)}: must be different modes")
         check_gain(self.min_gain_frac)
 
-    def priced(
+    def price_modes(
         self,
         workers: Sequence[int],
         times_s: Sequence[float],
@@ -114,7 +114,7 @@ class Choice:
             parted.add(present.groups)
         place = {worker: index for index, worker in enumerate(workers)}
         groupings = sorted(parted)
-        static_s, dynamic_s = price(sorted(sizes), [placed(one, place) for one in groupings])
+        static_s, dynamic_s = price(sorted(sizes), [to_places(one, place) for one in groupings])
         found = {mode_of(x, count): seconds for x, seconds in static_s.items()}
         found |= {Mode(groups=one): seconds for one, seconds in zip(groupings, dynamic_s, strict=True)}
         return dict(
@@ -129,13 +129,13 @@ class Choice:
 
     def better(self, mode_s: Mapping[Mode, float], present: Mode, count: int) -> list[Mode]:
         """The modes that are better than the present one by what a change must gain, the best first."""
-        present = costed_as(present, count)
+        present = mode_among_costs(present, count)
         most_s = (1 - self.min_gain_frac) * mode_s[present]
         return [mode for mode, seconds in mode_s.items() if mode != present and seconds < most_s]
 
-    def chosen(self, mode_s: Mapping[Mode, float], present: Mode, count: int) -> tuple[Mode, str]:
+    def choose(self, mode_s: Mapping[Mode, float], present: Mode, count: int) -> tuple[Mode, str]:
         """The mode to take, and why it is not the best if it is not."""
-        present = costed_as(present, count)
+        present = mode_among_costs(present, count)
         best = next(iter(mode_s))
         if best == present or self.better(mode_s, present, count):
             return best, ""
@@ -154,12 +154,12 @@ def mode_of(x: int, count: int) -> Mode:
     return SSGD if x == count else ASGD if x == 1 else Mode(x=x)
 
 
-def costed_as(present: Mode, count: int) -> Mode:
+def mode_among_costs(present: Mode, count: int) -> Mode:
     """The present mode as it is among the costs: with fewer workers than x it is SSGD."""
     return present if present.groups is not None else mode_of(min(present.x or count, count), count)
 
 
-def placed(groups: Groups, place: Mapping[int, int]) -> list[list[int]]:
+def to_places(groups: Groups, place: Mapping[int, int]) -> list[list[int]]:
     """Groups of workers as groups of their places: one of its own for a worker in none; absent workers are left out."""
     there = [[place[worker] for worker in group if worker in place] for group in groups]
     named = {index for group in there for index in group}

@@ -26,7 +26,7 @@ from strategies.protocol import (
     Started,
     Wake,
 )
-from strategies.star.choice import Choice, Decision, Groups, costed_as
+from strategies.star.choice import Choice, Decision, Groups, mode_among_costs
 from strategies.star.deciding import Deciding
 from strategies.star.demands import ModeDemands, Reserving
 from strategies.star.modal import SSGD, ModalGate, Mode
@@ -127,7 +127,7 @@ class ModeChooser(Deciding):
     def applied(self, grads: tuple[Grad, ...]) -> None:
         """Note that this event makes an update, with which the mode may change."""
         self._updated = True
-        self._measuring.applied(self._now, self._gate.at.of.get(grads[0].worker, 0), grads)
+        self._measuring.count_update(self._now, self._gate.at.of.get(grads[0].worker, 0), grads)
         if self._begins and self._pause.until_s is None:
             self._begin()
 
@@ -167,7 +167,7 @@ class ModeChooser(Deciding):
         clusters = cluster_by_ratio(outlook.times_s, 1 + self.cluster_frac)
         groups = tuple(tuple(workers[index] for index in group) for group in clusters)
         noise = self._noise.phi_of(self._batch_samples * len(workers))
-        if noise is None or not (self.prevention is None or self.prevention.known):
+        if noise is None or not (self.prevention is None or self.prevention.is_known):
             return ()
         same = self._seen == (outlook.tagged, groups) and not self._has_moved(workers, outlook.times_s)
         most_iters = min(self.redecide_iters, ASK_AGAIN_ITERS) if self._refused else self.redecide_iters
@@ -185,7 +185,7 @@ class ModeChooser(Deciding):
         present, everybody = self._gate.mode, (workers,)
         # without candidates between, which are simulated, this costs microseconds; static x is costed as among them
         choice = self.choice if present.groups is None and present.x != 1 else self._calm
-        mode_s = choice.priced(workers, times_s, everybody, self._batch_samples, noise[0], present)
+        mode_s = choice.price_modes(workers, times_s, everybody, self._batch_samples, noise[0], present)
         return mode_s[SSGD] >= mode_s.get(present, inf)
 
     def _has_moved(self, workers: tuple[int, ...], times_s: Sequence[float]) -> bool:
@@ -208,8 +208,8 @@ class ModeChooser(Deciding):
             self.choice, Question(workers, outlook.times_s, groups, self._batch_samples, phi, before)
         )
         by_model = self.learning is not None and self.learning.can_decide(len(workers))
-        mode_s = asked.by_rule() if self.learning is None else self.learning.priced(asked)
-        chosen, why = self.choice.chosen(mode_s, before, len(workers))
+        mode_s = asked.by_rule() if self.learning is None else self.learning.price_modes(asked)
+        chosen, why = self.choice.choose(mode_s, before, len(workers))
         self.decision = Decision(
             t=t,
             workers=workers,
@@ -236,7 +236,7 @@ class ModeChooser(Deciding):
             modes=self.choice.better(mode_s, before, len(workers)),
             mode_s=mode_s,
             present=before,
-            present_s=mode_s[costed_as(before, len(workers))],
+            present_s=mode_s[mode_among_costs(before, len(workers))],
             updates_per_batch=updates_per_progress(self._batch_samples * len(workers), phi),
             updated=self._updated,
             ready_s=t + takes_s,
@@ -247,7 +247,7 @@ class ModeChooser(Deciding):
         """The cluster grants or refuses a mode: it is taken, or the next is asked for, or the present one stays."""
         assert self.prevention is not None
         assert self.decision is not None
-        mode = reserving.answered(event)
+        mode = reserving.take_answer(event)
         if mode is None:
             return (reserving.asks(self.prevention, self.decision.workers, self.decision.times_s),)
         self._reserving, self._refused = None, bool(reserving.refused)
@@ -263,7 +263,7 @@ class ModeChooser(Deciding):
         """A decision that was begun at ``begun_s`` is made; its mode is to be taken when it has had its time."""
         before = self._gate.mode
         if self.pause:
-            self._spacing.decided(begun_s, ready_s - begun_s, changed=mode != before)
+            self._spacing.note_decision(begun_s, ready_s - begun_s, changed=mode != before)
         if mode == before:
             self._begins = True
             if self._updated and self._pause.until_s is None:
@@ -295,4 +295,4 @@ class ModeChooser(Deciding):
 
     def log_state(self) -> State:
         own: State = {"decisions": self._decisions, "switches": self._switches, "decision": self._said}
-        return {**own, **self._learnt()}
+        return {**own, **self._learning_state()}

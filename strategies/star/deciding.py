@@ -74,7 +74,7 @@ class Deciding(DecisionSettings, ABC):
                 self._measuring.forget()
                 self._spacing.reset()
                 if isinstance(event, Lost):
-                    self._pause.gone(event.worker)
+                    self._pause.forget(event.worker)
             case Restored():
                 self._measuring.forget(event.version)
                 self._pause = Pause()
@@ -130,7 +130,7 @@ class Deciding(DecisionSettings, ABC):
         learning = self.learning
         return learning.decision_s if learning is not None and learning.can_decide(len(workers)) else self.decision_s
 
-    def _learnt(self) -> State:
+    def _learning_state(self) -> State:
         """Whether the model or STAR-H decides, and how good the model is."""
         if self.learning is None:
             return {}
@@ -159,7 +159,7 @@ class Spacing:
         """Whether it is too early at time ``t``."""
         return t < self._again_s
 
-    def decided(self, t: float, takes_s: float, *, changed: bool) -> None:
+    def note_decision(self, t: float, takes_s: float, *, changed: bool) -> None:
         """A decision of ``takes_s`` began at time ``t``; one that takes no time need not be spaced."""
         if changed:
             self.reset()

@@ -63,7 +63,7 @@ class Reserving:
         worth_s = (self.present_s - self.mode_s[self.mode]) / self.updates_per_batch
         return Reserve(demands=demands.of(self.mode, workers, times_s), worth_s=worth_s)
 
-    def answered(self, event: Reserved) -> Mode | None:
+    def take_answer(self, event: Reserved) -> Mode | None:
         """The mode to take, the present one if all are refused; None: ask for the next."""
         if event.ok:
             return self.mode
@@ -132,7 +132,7 @@ class ModeDemands(Checked, DemandSettings):
                 self._servers = [NodeId.server(number) for number in servers]
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Whether every server was measured: before, nothing can be asked for."""
         return all(len(self._cores.get(str(server), ())) >= LEAST_SAMPLES for server in self._servers)
 

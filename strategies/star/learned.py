@@ -154,7 +154,7 @@ class ModeLearner:
         """Whether the next decision is the model's."""
         return self.decides and num_workers <= self.max_workers
 
-    def priced(self, asked: Asked) -> dict[Any, float]:
+    def price_modes(self, asked: Asked) -> dict[Any, float]:
         """Seconds per unit of progress of all candidates, the best first; by STAR-H until the model decides."""
         if not self.can_decide(asked.num_workers):
             mode_s = asked.by_rule()
@@ -171,12 +171,12 @@ class ModeLearner:
     def learn(self, asked: Asked, mode_s: Mapping[Any, float]) -> None:
         """Take over STAR-H's estimates for one decision."""
         if asked.num_workers <= self.max_workers:
-            self._add(asked.costed(mode_s, self.max_workers, measured=False))
+            self._add(asked.cost_sample(mode_s, self.max_workers, measured=False))
 
-    def measured(self, asked: Asked, mode: Any, unit_s: float) -> None:
+    def learn_time(self, asked: Asked, mode: Any, unit_s: float) -> None:
         """Take over the measured time of a mode that a decision chose; a time that is not finite is ignored."""
         if asked.num_workers <= self.max_workers and 0 < unit_s < float("inf"):
-            self._add(asked.costed({mode: unit_s}, self.max_workers, measured=True))
+            self._add(asked.cost_sample({mode: unit_s}, self.max_workers, measured=True))
 
     def _add(self, one: Costed) -> None:
         self._buffer.add(one)

@@ -47,7 +47,7 @@ class Held:
         self._sums: dict[int, list[float]] = {}
         self.updates = 0
 
-    def applied(self, t: float, place: int, grads: Sequence[Grad]) -> None:
+    def count_update(self, t: float, place: int, grads: Sequence[Grad]) -> None:
         """One more update, of gradients of one sample or more; those at the very beginning are of the change itself."""
         if t <= self._begun_s:
             self._version += 1
@@ -104,11 +104,11 @@ class Measuring:
         if version is not None:
             self._version = version
 
-    def applied(self, t: float, place: int, grads: Sequence[Grad]) -> None:
+    def count_update(self, t: float, place: int, grads: Sequence[Grad]) -> None:
         """An update was made, by the group at ``place``."""
         self._version += 1
         if self._held is not None:
-            self._held.applied(t, place, grads)
+            self._held.count_update(t, place, grads)
 
     def begin(self, t: float, global_samples: float) -> None:
         """The mode that was chosen is used from now on, with so many samples in a global batch."""
@@ -122,7 +122,7 @@ class Measuring:
         held, asked, self._held = self._held, self.asked, None
         if self._learning is None or held is None or asked is None or held.updates < self._learning.hold_updates:
             return None
-        self._learning.measured(asked, mode, held.unit_s(asked.phi_samples, self._costs))
+        self._learning.learn_time(asked, mode, held.unit_s(asked.phi_samples, self._costs))
         return held
 
 

@@ -86,7 +86,7 @@ def _between(times_s: Sequence[float], sizes: Sequence[int]) -> dict[int, Simula
     fastest_s, count = min(times_s), len(times_s)
     ticks = tuple(sorted(min(MOST_TICKS, round(TICKS * time_s / fastest_s)) for time_s in times_s))
     between = tuple(x for x in sizes if 1 < x < count)
-    return dict(zip(between, simulated(ticks, between), strict=True))
+    return dict(zip(between, simulate(ticks, between), strict=True))
 
 
 def single_interval(times_s: Sequence[float]) -> Interval:
@@ -105,7 +105,7 @@ def single_interval(times_s: Sequence[float]) -> Interval:
 
 
 @lru_cache(maxsize=1024)
-def simulated(ticks: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[Simulation, ...]:
+def simulate(ticks: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[Simulation, ...]:
     """(ticks between updates, mean squared staleness, lag) for each x of ``sizes``, which ascend.
 
     All x are simulated side by side, an update of each at a time; small x need more updates, and continue alone.

@@ -98,9 +98,9 @@ class RingChooser(Deciding):
                     self._overhead.arrived(event.t, timings.bpt_s)
             case Lost(worker=worker):
                 self._links_s.pop(worker, None)
-                self._overhead.interrupted()
+                self._overhead.interrupt()
             case Joined() | Restored():
-                self._overhead.interrupted()
+                self._overhead.interrupt()
         if self._change is not None and is_due(event.t, self._change[1]):
             self._take(self._change[0])
             self._change = None
@@ -110,9 +110,9 @@ class RingChooser(Deciding):
     def applied(self, grads: tuple[Grad, ...]) -> None:
         """Measure the mode by its updates, from that which leaves its ring on; members who pause take longer."""
         self._updated = True
-        self._measuring.applied(self._now, 0, grads)
+        self._measuring.count_update(self._now, 0, grads)
         if self._pause.until_s is None:
-            self._overhead.updated(self._now)
+            self._overhead.note_update(self._now)
             self._begin()
 
     def then(self, event: AnyEvent) -> Sequence[AnyCommand]:
@@ -160,7 +160,7 @@ class RingChooser(Deciding):
         asked = self._question(times_s, tagged, phi)
         present = asked.present
         by_model = self.learning is not None and self.learning.can_decide(len(times_s))
-        priced = asked.by_rule() if self.learning is None else self.learning.priced(asked)
+        priced = asked.by_rule() if self.learning is None else self.learning.price_modes(asked)
         best = min(priced, key=lambda mode: priced[mode])
         self._decisions += 1
         stays = best == present or priced[best] >= (1 - self.min_gain_frac) * priced[present]
@@ -178,9 +178,9 @@ class RingChooser(Deciding):
             if self._updated:
                 self._begin()
             return ()
-        self._spacing.decided(t, takes_s, changed=chosen != self._mode)
+        self._spacing.note_decision(t, takes_s, changed=chosen != self._mode)
         self._pause.until_s = t + takes_s
-        self._overhead.interrupted()
+        self._overhead.interrupt()
         return (Wake(at_s=self._pause.until_s, tag="decided"),)
 
     def _question(self, times_s: Mapping[int, float], tagged: Collection[int], phi: float) -> RingQuestion:
@@ -217,7 +217,7 @@ class RingChooser(Deciding):
         asked = self._measuring.asked
         if (held := self._measuring.learn(self._mode)) is not None and isinstance(asked, RingQuestion):
             took = RingTook(
-                self._mode, held.pace, asked.workers, asked.times, asked.delivered, held.updates, asked.overhead_s
+                self._mode, held.pace, asked.workers, asked.times, asked.deliveries_s, held.updates, asked.overhead_s
             )
             self._took = str(took)
 
@@ -228,4 +228,4 @@ class RingChooser(Deciding):
             "switches": self._switches,
             "decision": self._said,
         }
-        return found if self.learning is None else {**found, **self._learnt(), "took": self._took}
+        return found if self.learning is None else {**found, **self._learning_state(), "took": self._took}

@@ -19,11 +19,11 @@ class RingOverhead:
         self._updated_s: float | None = None
         self._newest_s = deque[float](maxlen=NEWEST)
 
-    def updated(self, t: float) -> None:
+    def note_update(self, t: float) -> None:
         """An update was made at time ``t``."""
         self._updated_s = t
 
-    def interrupted(self) -> None:
+    def interrupt(self) -> None:
         """Times until the next update do not count: they contain a pause, or the start of processes."""
         self._updated_s = None
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from predictors.history import Floats
 from strategies.star.features import Rows, about_job, job_feature_names
 from strategies.star.ring_modes import RingMode, candidates
-from strategies.star.samples import Costed, Model, costed_rows
+from strategies.star.samples import Costed, Model, sample_of_rows
 from strategies.star.times import ModeTimes, ring_s
 
 MODE_FEATURES = (
@@ -87,7 +87,7 @@ class RingQuestion:
         return tuple(self.times_s.values())
 
     @property
-    def delivered(self) -> tuple[float, ...]:
+    def deliveries_s(self) -> tuple[float, ...]:
         """Seconds until each of them has delivered as a child."""
         return tuple(self.delivered_s[worker] for worker in self.times_s)
 
@@ -109,10 +109,10 @@ class RingQuestion:
         wait_s = mode.wait_s if mode.apart else 0.0
         return ring_s(members_s, children_s, wait_s, self.batch_samples, self.phi_samples)
 
-    def costed(self, mode_s: Mapping[RingMode, float], max_workers: int, *, measured: bool) -> Costed:
+    def cost_sample(self, mode_s: Mapping[RingMode, float], max_workers: int, *, measured: bool) -> Costed:
         """Rows of modes and their costs, in their order; equation 3 is about rings without any overhead."""
         rows = self.rows(list(mode_s), max_workers, self.overhead_s if measured else 0.0)
-        return costed_rows(rows, list(mode_s.values()), measured=measured)
+        return sample_of_rows(rows, list(mode_s.values()), measured=measured)
 
     def _modes(self) -> list[RingMode]:
         """The candidates and the present mode; modes that move the fewest workers first."""
@@ -124,7 +124,7 @@ class RingQuestion:
 
         ``max_workers``: workers that the model has room for.
         """
-        times, delivered, count = np.array(self.times, float), np.array(self.delivered, float), len(self.times_s)
+        times, delivered, count = np.array(self.times, float), np.array(self.deliveries_s, float), len(self.times_s)
         apart = np.array([[worker in mode.apart for worker in self.times_s] for mode in modes])
         waits_s = np.array([mode.wait_s if mode.apart else 0.0 for mode in modes])
         in_ring = ~apart

@@ -41,7 +41,7 @@ class LearningRows(NamedTuple):
     weights: Floats
 
 
-def costed_rows(rows: Rows, seconds: Sequence[float], *, measured: bool) -> Costed:
+def sample_of_rows(rows: Rows, seconds: Sequence[float], *, measured: bool) -> Costed:
     """A sample of modes with these rows and seconds per unit of progress: STAR-H's estimates or measured ones.
 
     A mode counts the less, the worse it is than the best of them: how bad the bad ones are changes no decision.
@@ -89,7 +89,7 @@ def learning_rows(decisions: Sequence[Costed]) -> LearningRows:
 
 
 def regret_of(costed: Costed, corrections: Floats) -> float:
-    """By how much the mode with the least corrected estimate takes longer than the best one, as a fraction of that."""
+    """How much longer the mode with the least corrected estimate takes than the best one, as a fraction of that."""
     log_s = costed.log_s + costed.targets
     chosen = int(np.argmin(costed.log_s + corrections))
     return float(np.exp(log_s[chosen] - log_s.min()) - 1.0)

@@ -8,14 +8,14 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from strategies.star.choice import Choice, Groups, placed
+from strategies.star.choice import Choice, Groups, to_places
 from strategies.star.features import rows_of
 from strategies.star.modal import Mode
-from strategies.star.samples import Costed, Model, costed_rows
+from strategies.star.samples import Costed, Model, sample_of_rows
 
 
 class Question(NamedTuple):
-    """A question to decide: the arguments of :meth:`strategies.star.choice.Choice.priced`."""
+    """A question to decide: the arguments of :meth:`strategies.star.choice.Choice.price_modes`."""
 
     workers: tuple[int, ...]
     times_s: tuple[float, ...]
@@ -43,7 +43,7 @@ class ServerQuestion:
 
     def by_rule(self) -> dict[Mode, float]:
         """Seconds per unit of progress of all modes by equations 1 and 2, the best first."""
-        return self.choice.priced(*self.question)
+        return self.choice.price_modes(*self.question)
 
     def by_model(self, model: Model, max_workers: int) -> dict[Mode, float]:
         """The same by a model that corrects estimates, with room for so many workers."""
@@ -56,7 +56,7 @@ class ServerQuestion:
             seconds = np.exp(rows.log_s + model.predict(rows.features)).tolist()
             return dict(zip(sizes, seconds, strict=False)), seconds[len(sizes) :]
 
-        return self.choice.priced(*self.question, by=price)
+        return self.choice.price_modes(*self.question, by=price)
 
     def one_s(self, mode: Mode) -> float:
         """Seconds per unit of progress of one mode by equation 1 or 2."""
@@ -65,9 +65,9 @@ class ServerQuestion:
             x = min(mode.x or len(workers), len(workers))
             return self.choice.costs.static_s(times_s, batch, phi, [x])[x]
         place = {worker: index for index, worker in enumerate(workers)}
-        return self.choice.costs.dynamic_s(times_s, placed(mode.groups, place), batch, phi)
+        return self.choice.costs.dynamic_s(times_s, to_places(mode.groups, place), batch, phi)
 
-    def costed(self, mode_s: Mapping[Mode, float], max_workers: int, *, measured: bool) -> Costed:
+    def cost_sample(self, mode_s: Mapping[Mode, float], max_workers: int, *, measured: bool) -> Costed:
         """Rows of modes and what they cost: static x-order by x, then the others."""
         workers, times_s, _, batch, phi, _ = self.question
         count = len(workers)
@@ -81,7 +81,7 @@ class ServerQuestion:
             self.choice.costs,
             max_workers,
             sizes=[x for x, _ in sized],
-            groupings=[placed(mode.groups or (), place) for mode in grouped],
+            groupings=[to_places(mode.groups or (), place) for mode in grouped],
         )
         seconds = [mode_s[mode] for _, mode in sized] + [mode_s[mode] for mode in grouped]
-        return costed_rows(rows, seconds, measured=measured)
+        return sample_of_rows(rows, seconds, measured=measured)

@@ -71,7 +71,7 @@ class ModeTimes(Checked):
         return f"{self.mode_cost}, kappa {self.kappa:g}" if self.mode_cost in ("pooled", "priced") else self.mode_cost
 
     def price(self, sqr_staleness: Some, lag: Some) -> Some:
-        """By how much staleness multiplies the updates of a unit of progress."""
+        """The factor by which staleness multiplies the updates of a unit of progress."""
         if self.mode_cost == "pooled":
             return 1.0 + self.kappa * lag**2
         return 1.0 + (self.kappa if self.mode_cost == "priced" else 0.0) * sqr_staleness
@@ -155,7 +155,7 @@ FITTED: Mapping[str, Sequence[tuple[float, float]]] = {
     "digits": ((0.03, 1.3), (0.1, 5.8), (0.2, 21.0)),
     "digits_cnn": ((0.003, 1.0), (0.05, 3.2)),
 }
-"""By workload: learning rates, ascending, and the ``kappa`` that ``scripts/fitting/fit_kappa.py WORKLOAD --lr RATES
+"""Learning rates, ascending, by workload, and the ``kappa`` that ``scripts/fitting/fit_kappa.py WORKLOAD --lr RATES
 --phi 300`` fitted to 4 workers there (three seeds)."""
 UNKNOWN = 16.0
 """For workloads without a fit: too high a price costs 10 to 18 %, too low a one lets training diverge."""

@@ -65,20 +65,20 @@ class Relaunch:
                     self.awaited.add(worker)
                 else:
                     self.awaited.discard(worker)
-                self._done(NodeId.worker(worker))
+                self._mark_done(NodeId.worker(worker))
             case Joined(worker=worker):
                 self.here.add(worker)
                 self.awaited.discard(worker)
             case ServerLost(server=server):
                 self.halted = True
-                self._done(NodeId.server(server))
+                self._mark_done(NodeId.server(server))
             case Restored():
                 self.halted = False
                 self.here = set(event.workers)
                 self.ordered.clear()
                 self.awaited.clear()  # an absent worker may have left for good: a paused job receives no Lost
 
-    def _done(self, node: NodeId) -> None:
+    def _mark_done(self, node: NodeId) -> None:
         self.ordered.discard(node)
         if self.todo is not None:
             self.todo.discard(node)
@@ -165,7 +165,7 @@ class SyncThenAsync(SwitchSettings):
         self._updated = False
         match event:
             case Lost():
-                self._pause.gone(event.worker)
+                self._pause.forget(event.worker)
             case Restored():
                 del self._trained[event.version + 1 :]
                 if self.switch == "restart" and self._gate.together != self._wants_sync():

@@ -12,7 +12,7 @@ import pytest
 from scripts.fitting.train_modes import agreement, by_heuristic, draw_questions
 from strategies.star.choice import Choice
 from strategies.star.learned import ModeLearner
-from strategies.star.orders import simulated
+from strategies.star.orders import simulate
 from strategies.star.server_question import Question, ServerQuestion
 from strategies.star.times import ModeTimes
 
@@ -36,7 +36,7 @@ def seconds_of(decide: Callable[[Question], object], questions: Sequence[Questio
     """Of every decision after the first ones; nothing of one is known at the next."""
     found = []
     for one in questions:
-        simulated.cache_clear()
+        simulate.cache_clear()
         begun = time.perf_counter()
         decide(one)
         found.append(time.perf_counter() - begun)
@@ -54,8 +54,8 @@ def comparison(probe: Probe, rounds: int, details: dict[str, list[tuple[float, f
     choice, learner = Choice(costs=COSTS), ModeLearner(use_ml_from_start=True)
     many = [one for one in draw_questions(SEED, 13 * DECISIONS) if len(one.workers) == 16][:DECISIONS]
     decide = {
-        "STAR-H": lambda one: choice.priced(*one),
-        "STAR-ML": lambda one: learner.priced(ServerQuestion(choice, one)),
+        "STAR-H": lambda one: choice.price_modes(*one),
+        "STAR-ML": lambda one: learner.price_modes(ServerQuestion(choice, one)),
     }
 
     def p50_s(name: str) -> float:

@@ -227,10 +227,10 @@ def test_the_delays_of_its_code() -> None:
 def test_the_closed_form_of_an_experiment_is_what_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Definition of the expected effective speed-up. Of delays of mean 1 that are nearly normal in a sum of twelve it
     has the same iteration, threshold and speed-up. The delays of its code are not."""
-    means = [np.mean([table.found_by_drawing(64, seed) for seed in range(3)], axis=0)]
+    means = [np.mean([table.threshold_by_drawing(64, seed) for seed in range(3)], axis=0)]
     monkeypatch.setattr(table, "multipliers", lambda: (np.array([0.4, 1.6]), np.array([0.5, 0.5])))
-    means.append(np.mean([table.found_by_drawing(64, seed) for seed in range(3)], axis=0))
-    closed = table.found_by_closed_form(64, 0)
+    means.append(np.mean([table.threshold_by_drawing(64, seed) for seed in range(3)], axis=0))
+    closed = table.threshold_by_closed_form(64, 0)
     assert means[1] == pytest.approx(closed, rel=0.02, abs=0.01)
     assert means[0] != pytest.approx(closed, rel=0.02, abs=0.01), "negative control: other delays"
 

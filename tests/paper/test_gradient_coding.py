@@ -12,7 +12,7 @@ import pytest
 
 from runtime.core.job import ComputeOrder
 from strategies.gradient_coding import Code, GradientCoding, build, straggler_sets
-from strategies.gradient_coding.matrices import cyclic, find_groups, group_based, heter_aware, naive, packed
+from strategies.gradient_coding.matrices import cyclic, find_groups, group_based, heter_aware, naive, pack_groups
 from strategies.gradient_coding.partitions import counts, default_parts, support
 from strategies.gradient_coding.schemes import rate
 from strategies.protocol import Apply, Compute, Partition
@@ -299,7 +299,7 @@ def test_groups_exist_where_throughputs_add_up(cluster: str, s: int, found: int,
     """Algorithm 2. A group has exactly sum(c) / (s + 1) of the throughput: impossible where that is odd or not
     whole."""
     mask = proportional(cluster, s)
-    groups = packed(mask)
+    groups = pack_groups(mask)
     assert len(find_groups(mask)) == found
     assert sorted(len(group) for group in groups) == kept
     for group in groups:
@@ -310,7 +310,7 @@ def test_groups_exist_where_throughputs_add_up(cluster: str, s: int, found: int,
 def test_disjoint_groups_of_large_clusters(cluster: str, s: int, number: int) -> None:
     """Algorithm 2, its pruning. As many as there are copies, though the search is cut off: Cluster-D has tens of
     thousands of groups at s = 2."""
-    groups = packed(proportional(cluster, s), at_most=500)
+    groups = pack_groups(proportional(cluster, s), at_most=500)
     assert len(groups) == number
     assert all(set(one).isdisjoint(other) for one, other in combinations(groups, 2))
 
@@ -319,7 +319,7 @@ def test_groups_need_fewer_workers() -> None:
     """Algorithm 3, Theorem 6. Cluster-A, s = 1: the 3 workers of a group are enough, where no 3 workers are with
     Algorithm 1 alone."""
     mask = proportional("A", 1)
-    groups = packed(mask)
+    groups = pack_groups(mask)
     grouped = Code(group_based(mask, groups, chance()), tuple(groups))
     alone = Code(heter_aware(mask, chance()))
     assert len(groups[0]) == 3

@@ -14,7 +14,7 @@ import pytest
 
 from runtime.core.job import ComputeOrder
 from strategies.gradient_coding import GradientCoding
-from strategies.gradient_coding.speeds import Pace, Speeds, fitted
+from strategies.gradient_coding.speeds import Pace, Speeds, fit_pace
 from strategies.protocol import Arrived, Compute, Timings
 from tests.support.grads import make_grad
 from tests.support.harness import HeapRun, make_job, samples_of
@@ -104,12 +104,12 @@ def arrivals(worker: int, times_s: dict[int, list[float]]) -> Iterator[Arrived]:
 def test_two_sizes_determine_base_and_slope() -> None:
     """Beyond the paper: 3 s at 10 samples and 5 s at 20 are 1 s and 0.2 s a sample. Waiting for parameters does not
     count."""
-    assert fitted({10: 3.0, 20: 5.0}) == pytest.approx((1.0, 0.2))
-    assert fitted({20: 5.0, 10: 3.0}) == pytest.approx((1.0, 0.2))
-    assert fitted({10: 3.0}) is None
-    assert fitted({10: 5.0, 20: 5.0}) is None, "more samples in no more time tell nothing"
-    assert fitted({10: 3.0, 12: 3.4}) is None, "too near to each other"
-    assert fitted({10: 1.0, 20: 4.0}) == (0.0, 0.2), "no base is below nothing"
+    assert fit_pace({10: 3.0, 20: 5.0}) == pytest.approx((1.0, 0.2))
+    assert fit_pace({20: 5.0, 10: 3.0}) == pytest.approx((1.0, 0.2))
+    assert fit_pace({10: 3.0}) is None
+    assert fit_pace({10: 5.0, 20: 5.0}) is None, "more samples in no more time tell nothing"
+    assert fit_pace({10: 3.0, 12: 3.4}) is None, "too near to each other"
+    assert fit_pace({10: 1.0, 20: 4.0}) == (0.0, 0.2), "no base is below nothing"
     speeds = Speeds([0, 1], None, 2)
     for event in [*arrivals(0, {10: [7.0] * 3 + [3.0, 3.0]}), *arrivals(1, {10: [8.0] * 3 + [6.0, 6.0]})]:
         speeds.tell(event)

@@ -83,10 +83,10 @@ def test_a_smaller_cpu_share_lowers_the_predicted_speed_at_once() -> None:
     blind, received = started(Forecast("arx", 0.2, 5)), started(Forecast("arx", 0.2, 5))
     for t in range(60):
         cpu = 0.25 if t % 12 >= 8 else 1.0
-        received.observed(Observed(t=t, period_s=1.0, nodes=(NodeUse(node="worker:0", cpu_cores=cpu),)))
+        received.note_use(Observed(t=t, period_s=1.0, nodes=(NodeUse(node="worker:0", cpu_cores=cpu),)))
         for forecast in (blind, received):
             forecast.arrived(arrived(0, samples=100, compute_s=1 / cpu))
-    received.observed(Observed(t=60, period_s=1.0, nodes=(NodeUse(node="worker:0", cpu_cores=1.0),)))
+    received.note_use(Observed(t=60, period_s=1.0, nodes=(NodeUse(node="worker:0", cpu_cores=1.0),)))
     assert received.speeds([0])[0] == pytest.approx(100, rel=0.01)
     assert blind.speeds([0])[0] < 60
 

@@ -256,26 +256,26 @@ def test_the_loss_tells_how_many_updates_are_left_and_a_rollback_takes_them_back
     paper: what was observed after the stored parameters is not on the curve of those that follow."""
     curve, remaining = LossCurve(b0=0.002, b1=0.5, b2=0.3), Remaining(flat_steps=100, flat_loss=0.01)
     remaining.start(Started(t=0.0, workers=(0,), batch_samples=(1,), num_servers=1))
-    assert remaining.left() is None, "no loss is known"
+    assert remaining.updates_left() is None, "no loss is known"
     for step in range(1000):
         remaining.observe_loss(curve.loss(step))
         remaining.count()
-    assert remaining.left() == pytest.approx(curve.steps_until_flat(100, 0.01) - 1000, rel=0.02)
+    assert remaining.updates_left() == pytest.approx(curve.steps_until_flat(100, 0.01) - 1000, rel=0.02)
     assert len(remaining._losses) < MAX_POINTS
     remaining = Remaining()
     remaining.start(Started(t=0.0, workers=(0, 1), batch_samples=(2, 2), num_servers=1, total_samples=101))
     for _ in range(20):
         remaining.count()
-    assert remaining.left() == 51 - 20, "an update uses the batch of one worker"
-    remaining.rolled_back(5)
-    assert remaining.left() == 51 - 5
+    assert remaining.updates_left() == 51 - 20, "an update uses the batch of one worker"
+    remaining.roll_back(5)
+    assert remaining.updates_left() == 51 - 5
     curve, remaining = LossCurve(b0=0.002, b1=0.5, b2=0.3), Remaining(flat_steps=100, flat_loss=0.01)
     remaining.start(Started(t=0.0, workers=(0,), batch_samples=(1,), num_servers=1))
     for step in range(1000):
         remaining.observe_loss(curve.loss(step) if step < 500 else 9.0)
         remaining.count()
-    remaining.rolled_back(500)
-    assert remaining.left() == pytest.approx(curve.steps_until_flat(100, 0.01) - 500, rel=0.02)
+    remaining.roll_back(500)
+    assert remaining.updates_left() == pytest.approx(curve.steps_until_flat(100, 0.01) - 500, rel=0.02)
 
 
 def test_speeds_are_measured_after_a_change_and_over_whole_intervals() -> None:

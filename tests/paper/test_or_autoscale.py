@@ -48,7 +48,7 @@ def play(scaler: Autoscaler, rates: dict[int, float], iterations: int = 200) -> 
     for _ in range(iterations):
         scaler.observe(100, 100 / rates[scaler.workers])
         if (size := scaler.decide()) is not None:
-            scaler.resized(size)
+            scaler.take_size(size)
             sizes.append(size)
     return sizes
 

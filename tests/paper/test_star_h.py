@@ -72,17 +72,17 @@ def test_the_mode_with_the_least_time_per_progress(
     count = len(times_s)
     groups = (tuple(range(count - 1)), (count - 1,))
     choice = Choice(costs=ModeTimes(mode_cost=mode_cost))
-    mode_s = choice.priced(range(count), times_s, groups, 128, phi)
+    mode_s = choice.price_modes(range(count), times_s, groups, 128, phi)
     assert list(mode_s.values()) == sorted(mode_s.values())
     assert len(mode_s) == count + 1
-    assert choice.chosen(mode_s, SSGD, count) == (best, "")
+    assert choice.choose(mode_s, SSGD, count) == (best, "")
 
 
 def test_ties_go_to_the_larger_x_and_to_static() -> None:
     """Beyond the paper: where it costs the same, the fresher gradients; of many workers, powers of two and the
     bounds of clusters are tried."""
     choice = Choice(modes=["static", "dynamic"], costs=ModeTimes(mode_cost="order"))
-    mode_s = choice.priced(range(4), (1.0,) * 4, ((0, 1, 2, 3),), 128, 0.0, present=ASGD)
+    mode_s = choice.price_modes(range(4), (1.0,) * 4, ((0, 1, 2, 3),), 128, 0.0, present=ASGD)
     assert list(mode_s) == [Mode(x=3), Mode(x=2), ASGD, Mode(groups=((0, 1, 2, 3),))]
     assert static_sizes(100, (tuple(range(70)), tuple(range(70, 100)))) == [2, 4, 8, 16, 32, 64, 70]
     assert static_sizes(5, ()) == [2, 3, 4]
@@ -92,8 +92,8 @@ def test_ties_go_to_the_larger_x_and_to_static() -> None:
 def test_a_small_gain_is_no_reason_to_change(min_gain_frac: float, chosen: Mode) -> None:
     """Beyond the paper: with updates of two (5.241) those of three (4.175) gain 20.3 %."""
     choice = Choice(modes=["static"], min_gain_frac=min_gain_frac)
-    mode_s = choice.priced(range(4), FOUR, ((0, 1, 2), (3,)), 128, 1000, present=Mode(x=2))
-    assert choice.chosen(mode_s, Mode(x=2), 4)[0] == chosen
+    mode_s = choice.price_modes(range(4), FOUR, ((0, 1, 2), (3,)), 128, 1000, present=Mode(x=2))
+    assert choice.choose(mode_s, Mode(x=2), 4)[0] == chosen
 
 
 def test_a_straggler_gets_updates_of_its_own() -> None:

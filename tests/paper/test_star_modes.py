@@ -23,7 +23,7 @@ from strategies.protocol import Send, Strategy, Timings
 from strategies.star import Star
 from strategies.star.choice import Choice
 from strategies.star.modal import ASGD, SSGD, ModalGate, Mode
-from strategies.star.orders import group_lag, order_intervals, order_lags, simulated, single_interval
+from strategies.star.orders import group_lag, order_intervals, order_lags, simulate, single_interval
 from strategies.star.times import MODE_COSTS, ModeTimes, ring_s
 from tests.support.examples import examples
 from tests.support.harness import HeapRun, Rig, make_job
@@ -177,17 +177,17 @@ def test_a_mode_without_a_simulation_costs_the_same_whoever_else_is_a_candidate(
     every = Choice(costs=ModeTimes(mode_cost=mode_cost))
     for present in (ASGD, Mode(groups=groups)):
         question = (workers, times_s, (workers,), 64.0, phi, present)
-        many, few = every.priced(*question), replace(every, modes=("ssgd",)).priced(*question)
+        many, few = every.price_modes(*question), replace(every, modes=("ssgd",)).price_modes(*question)
         assert few.keys() == {SSGD, present}
         assert few == {mode: many[mode] for mode in few}
 
 
 def test_equal_questions_are_answered_once() -> None:
     """Beyond the paper: times that differ by less than half a percent of the fastest are one question."""
-    simulated.cache_clear()
+    simulate.cache_clear()
     order_intervals([1.0, 1.2, 2.0], [2])
     order_intervals([2.0, 2.401, 4.002], [2])
-    assert simulated.cache_info().misses == 1
+    assert simulate.cache_info().misses == 1
 
 
 LATENCIES_S = {0: 5.0, 1: 2.0, 2: 9.0, 3: 1.0, 4: 7.0, 5: 3.0}

@@ -84,7 +84,7 @@ class World:
         for change in decision.changes if granted else ():
             self.change(change)
         self.settled.append((self.t, decision, granted))
-        self.brain.settled(self.t, granted)
+        self.brain.settle(self.t, granted)
 
     def change(self, change: Change) -> None:
         """What is done to the nodes; their order stays, so that each keeps its part of the load."""

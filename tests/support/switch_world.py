@@ -58,7 +58,7 @@ class SwitchWorld:
         free = [worker for worker in self.workers if worker not in self.switch.computing]
         found: list[Callable[[], None]] = []
         if free and not self.switch.holds and not self.down:
-            found.append(lambda: self.switch.began(self.random.choice(free)))
+            found.append(lambda: self.switch.begin_work(self.random.choice(free)))
         if self.switch.phase == Phase.TRAINING:
             found.append(self.ask)
         return found
@@ -90,15 +90,15 @@ class SwitchWorld:
     def join(self, server: NodeId) -> None:
         self.pending.discard(server)
         self.ready.add(server)
-        self.follow(self.switch.joined(self.t, server))
+        self.follow(self.switch.join(self.t, server))
 
     def end(self, worker: str) -> None:
-        self.follow(self.switch.ended(self.t, worker))
+        self.follow(self.switch.end_work(self.t, worker))
 
     def lose(self, server: NodeId) -> None:
         """One with parameters; the runtime starts it again and restores all."""
         self.down = True
-        self.follow(self.switch.gone(self.t, server))
+        self.follow(self.switch.lose(self.t, server))
 
     def lose_new(self, server: NodeId) -> None:
         """Denied, or dead; while parameters move the runtime may start it again like any server."""
@@ -107,12 +107,12 @@ class SwitchWorld:
         if not again:
             self.ready.discard(server)
         self.down = self.down or self.moving_to is not None
-        self.follow(self.switch.gone(self.t, server))
+        self.follow(self.switch.lose(self.t, server))
 
     def wake(self) -> None:
         """The time that is waited for has come."""
         self.t = max(self.t, self.switch.due_s)
-        self.follow(self.switch.woke(self.t))
+        self.follow(self.switch.wake(self.t))
 
     def restore(self, moved: bool) -> None:
         """On the new servers if parameters were on their way there, and these live."""
@@ -121,9 +121,9 @@ class SwitchWorld:
         if moved and moving_to is not None and moving_to <= self.holding | self.ready:
             self.ready -= moving_to
             self.holding |= moving_to
-            self.follow(self.switch.restored(self.t, moving_to))
+            self.follow(self.switch.restore(self.t, moving_to))
         else:
-            self.follow(self.switch.restored(self.t, self.holding))
+            self.follow(self.switch.restore(self.t, self.holding))
 
     # ---- what is ordered ---------------------------------------------------------------------------------------------
 

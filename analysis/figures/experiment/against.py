@@ -32,12 +32,12 @@ ROW_IN = 0.21
 def draw(path: Path, results: Results) -> Path:
     """Draw ``path``; writes its numbers as a CSV file next to it."""
     drawn, table = results.spec.figure, against_best(results)
-    cells = [axis for axis in results.spec.compared if axis != drawn.by]
+    cells = [axis for axis in results.spec.compared_axes if axis != drawn.by]
     names = [
         ", ".join(drawn.names.get(str(level), str(level)) for level in levels) for levels in table[cells].to_numpy()
     ]
     table = table.assign(cell=names)
-    look = level_looks(results.spec.shown, drawn.looks)
+    look = level_looks(results.spec.shown_levels, drawn.looks)
     sums = "; ".join(
         f"{name}: at most 5 % later in {row.within} of {row.cells} cells, sooner in {row.sooner}, later in {row.later}"
         for name, row in counts(table, drawn.by, TOLERANCE - 1).iterrows()

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 
 from analysis.claims.answers import by_seed
 from analysis.claims.cells import cell_of
-from analysis.experiments.plotted import caption_of, panels, plotted
+from analysis.experiments.plotted import caption_of, numbers_of_figure, panels
 from analysis.experiments.results import RATIO, VALUE, Results
 from analysis.experiments.spec import Drawing
 from analysis.figures.bars import HEIGHT, draw_bars, limit_of
@@ -30,12 +30,12 @@ OTHERS = Look("#8d99a6")
 
 def draw(path: Path, results: Results) -> Path:
     """Draw ``path``; writes its numbers as a CSV file next to it."""
-    drawn, whole = results.spec.figure, plotted(results)
+    drawn, whole = results.spec.figure, numbers_of_figure(results)
     each = panels(whole, results)
     rows = int(whole.ours[drawn.by].nunique())
     alike = all(list(mine.ours[drawn.by]) == list(each[0][1].ours[drawn.by]) for _, mine in each)
     own = own_strategies(results.spec.axes.get(drawn.by, {}))
-    look = bar_looks(results.spec.shown, own | drawn.looks)
+    look = bar_looks(results.spec.shown_levels, own | drawn.looks)
     with styled():
         page, places = new_panels(0.85 + 0.32 * rows, caption_of(results, NOTE), len(each), sharey=alike)
         for (level, mine), axes in zip(each, places, strict=True):
@@ -95,7 +95,7 @@ def dots_of(results: Results, panel: str | None) -> pd.DataFrame:
     """``strategy`` and ``value_s`` of every run of a panel."""
     drawn, rows = results.spec.figure, []
     there = results.runs if panel is None else cell_of(results.runs, {str(drawn.panels): panel})
-    for level in results.spec.shown:
+    for level in results.spec.shown_levels:
         values = by_seed(there, {drawn.by: level}, drawn.value) * drawn.scale
         rows += [{"strategy": level, "value_s": value} for value in values]
     return pd.DataFrame(rows, columns=["strategy", "value_s"])

@@ -33,7 +33,7 @@ def draw(path: Path, results: Results) -> Path:
     """Draw ``path``; writes its numbers as a CSV file next to it."""
     drawn = results.spec.figure
     tables = [distribution(results, one) for one in drawn.several]
-    look = level_looks(results.spec.shown, drawn.looks)
+    look = level_looks(results.spec.shown_levels, drawn.looks)
     if all(table["group"].nunique() == 1 for table in tables):  # else line styles are the groups'
         look = {name: replace(each, line=LINES[place % len(LINES)]) for place, (name, each) in enumerate(look.items())}
     with styled():
@@ -61,7 +61,7 @@ def distribution(results: Results, one: Shown) -> pd.DataFrame:
     mine = there[there["measure"] == one.measure]
     if mine.empty:
         mine = results.runs[[by]].assign(group="", value=results.runs[one.measure].astype("float64"), count=1)
-    mine = mine[mine[by].isin(results.spec.shown) & mine["value"].notna()]
+    mine = mine[mine[by].isin(results.spec.shown_levels) & mine["value"].notna()]
     found = mine.groupby([by, "group", "value"], as_index=False)["count"].sum()
     found["value"] = found["value"].astype("float64") * one.scale
     parts = found.groupby([by, "group"])["count"]

@@ -90,7 +90,7 @@ def shown_label(results: Results, label: str) -> str:
 def looks_of(results: Results) -> dict[str, Look]:
     """A colour per level of ``by``, a line style per level of ``along``."""
     drawn = results.spec.figure
-    colours = level_looks(results.spec.shown, drawn.looks)
+    colours = level_looks(results.spec.shown_levels, drawn.looks)
     lines = list(results.spec.axes[drawn.along]) if drawn.along else []
     found = {}
     for cell, _ in results.evaluations:
@@ -128,7 +128,7 @@ def draw_curves(axes: Axes, frame: pd.DataFrame, looks: dict[str, Look], metric:
 
 def draw_ends(axes: Axes, results: Results, looks: dict[str, Look]) -> None:
     """The value that each level of ``by`` converged to, by panel: median with interval, and the runs."""
-    drawn, shown = results.spec.figure, results.spec.shown
+    drawn, shown = results.spec.figure, results.spec.shown_levels
     panels = list(results.spec.axes[drawn.panels]) if drawn.panels else []
     step = GROUP / len(shown) if panels else 1.0
     for place, panel in enumerate(panels or [None]):

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from analysis.experiments.plotted import caption_of, plotted
+from analysis.experiments.plotted import caption_of, numbers_of_figure
 from analysis.experiments.results import Results
 from analysis.figures.experiment.lines import MARKER, draw_lines
 from analysis.figures.names import shown_name
@@ -27,10 +27,10 @@ APART_FRAC = 0.3
 
 def draw(path: Path, results: Results) -> Path:
     """Draw ``path``; writes its numbers as a CSV file next to it."""
-    drawn, whole = results.spec.figure, plotted(results)
+    drawn, whole = results.spec.figure, numbers_of_figure(results)
     levels = whole.ours[str(drawn.along)]
     placed = whole.ours.assign(by=whole.ours[drawn.by], level=levels, x=places(levels))
-    look = distinguish(level_looks(results.spec.shown, drawn.looks))
+    look = distinguish(level_looks(results.spec.shown_levels, drawn.looks))
     with styled():
         page = new_page(2.7, caption_of(results, NOTE, ARROW))
         axes = page.subplots()

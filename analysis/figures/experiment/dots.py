@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from analysis.experiments.plotted import Plotted, caption_of, plotted
+from analysis.experiments.plotted import Plotted, caption_of, numbers_of_figure
 from analysis.experiments.results import Results
 from analysis.experiments.spec import Drawing, Shown
 from analysis.figures.bars import FAR, limit_of
@@ -28,9 +28,9 @@ ROOM_FRAC = 0.06
 def draw(path: Path, results: Results) -> Path:
     """Draw ``path``; writes its numbers as a CSV file next to it."""
     drawn = results.spec.figure
-    each = [(one, plotted(results, one)) for one in drawn.several]
+    each = [(one, numbers_of_figure(results, one)) for one in drawn.several]
     tables = [with_percentiles(mine.ours, results, one) for one, mine in each]
-    look = bar_looks(results.spec.shown, drawn.looks)
+    look = bar_looks(results.spec.shown_levels, drawn.looks)
     note = f"{NOTE}; {OVER_JOBS}" if any(table["jobs"].any() for table in tables) else NOTE
     single = OVER_JOBS if "jobs" in note else ""
     with styled():
@@ -52,7 +52,7 @@ def draw(path: Path, results: Results) -> Path:
 
 def with_percentiles(table: pd.DataFrame, results: Results, one: Shown) -> pd.DataFrame:
     """Add ``least`` and ``most`` (percentiles over ``jobs``, the number of values), NaN where jobs are not known."""
-    axes, rows = results.spec.compared, []
+    axes, rows = results.spec.compared_axes, []
     there = results.samples[results.samples["measure"] == one.measure]
     for cell in table[axes].itertuples(index=False, name=None):
         mine = there[(there[axes] == list(cell)).all(axis="columns")] if len(there) else there

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 
-from analysis.experiments.plotted import plotted
+from analysis.experiments.plotted import numbers_of_figure
 from analysis.experiments.results import Results
 from analysis.figures.bars import draw_bars
 from analysis.figures.elastic import draw_elastic
@@ -28,9 +28,9 @@ def draw(path: Path, results: Results) -> Path:
         return draw_elastic(path, runs, f"seed {spec.seeds[0]}: {caption(results.metas)}")
     about = f"{NOTE.format(seed=spec.seeds[0])} \N{MIDDLE DOT} {caption(results.metas)}"
     (one,) = drawn.several
-    bars = plotted(results, one).ours
+    bars = numbers_of_figure(results, one).ours
     named = bars.rename(columns={drawn.by: "strategy", "value": "value_s", "low": "low_s", "high": "high_s"})
-    look = bar_looks(spec.shown, drawn.looks)
+    look = bar_looks(spec.shown_levels, drawn.looks)
 
     def below(axes: Axes) -> None:
         draw_bars(axes, named, dots_of(results, None), look, one.label, missing_word(one.measure))

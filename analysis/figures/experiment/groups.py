@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from analysis.experiments.plotted import caption_of, panels, plotted
+from analysis.experiments.plotted import caption_of, numbers_of_figure, panels
 from analysis.experiments.results import Results
 from analysis.figures.experiment.bars import draw_mark, paper_keys
 from analysis.figures.names import NO_NAMES, shown_name, shown_title
@@ -28,9 +28,9 @@ WIDTH = 0.8
 
 def draw(path: Path, results: Results) -> Path:
     """Draw ``path``; writes its numbers as a CSV file next to it."""
-    drawn, whole = results.spec.figure, plotted(results)
+    drawn, whole = results.spec.figure, numbers_of_figure(results)
     each = panels(whole, results)
-    look = level_looks(results.spec.shown, drawn.looks)
+    look = level_looks(results.spec.shown_levels, drawn.looks)
     with styled():
         page, places = new_panels(2.4, caption_of(results, NOTE + OPEN * bool(is_open(whole.ours).any())), len(each))
         for (level, mine), axes in zip(each, places, strict=True):

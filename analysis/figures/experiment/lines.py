@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from analysis.experiments.plotted import caption_of, panels, plotted
+from analysis.experiments.plotted import caption_of, numbers_of_figure, panels
 from analysis.experiments.results import Results
 from analysis.figures.names import shown_name
 from analysis.figures.page import label_left, legend_above, new_panels, save, styled
@@ -23,9 +23,9 @@ MARKER = 4.0
 
 def draw(path: Path, results: Results) -> Path:
     """Draw ``path``; writes its numbers as a CSV file next to it."""
-    drawn, whole = results.spec.figure, plotted(results)
+    drawn, whole = results.spec.figure, numbers_of_figure(results)
     each = panels(whole, results)
-    look = level_looks(results.spec.shown, drawn.looks)
+    look = level_looks(results.spec.shown_levels, drawn.looks)
     with styled():
         page, places = new_panels(2.7, caption_of(results, NOTE), len(each))
         for (level, mine), axes in zip(each, places, strict=True):

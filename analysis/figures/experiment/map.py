@@ -91,7 +91,8 @@ def _four_digits(value: float) -> float:
 
 def cells_shown(results: Results) -> list[Cell]:
     """The cells of all levels that are shown; a panel is what :class:`Cell` calls workers."""
-    drawn, runs = results.spec.figure, results.runs[results.runs[results.spec.figure.by].isin(results.spec.shown)]
+    drawn = results.spec.figure
+    runs = results.runs[results.runs[drawn.by].isin(results.spec.shown_levels)]
     if "outcome" not in runs:
         runs = runs.assign(outcome=np.where(runs["completed"], "done", "cut"))
     places = dict(zip(CELL, (runs.get(axis, axis) for axis in _axes(results)), strict=True))
@@ -108,7 +109,7 @@ def draw_map(axes: Axes, cells: Sequence[Cell], rows: list[str], columns: list[s
     axes.imshow(
         np.ma.masked_invalid(doublings(cells, rows, columns)), cmap=COLOURS, vmin=-REACH, vmax=REACH, aspect="auto"
     )
-    harmed = [(columns.index(c.straggler), rows.index(c.strategy)) for c in cells if c.harmed]
+    harmed = [(columns.index(c.straggler), rows.index(c.strategy)) for c in cells if c.is_harmful]
     if dots and harmed:
         axes.plot(*zip(*harmed, strict=True), ".", color="black", markersize=2.2)
     axes.set_xticks(range(len(columns)), [name.replace("_", " ") for name in columns], rotation=90, fontsize=6.5)

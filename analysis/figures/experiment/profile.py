@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from analysis.claims.answers import ended
+from analysis.claims.answers import mask_cut_off
 from analysis.experiments.results import Results
 from analysis.figures.names import shown_name, shown_title
 from analysis.figures.page import NARROW_IN, label_left, new_grid, page_width_in, save, styled
@@ -38,7 +38,7 @@ def draw(path: Path, results: Results) -> Path:
         f"a case: {', '.join([*others, 'seed'])}; lines: share of the cases in which the time is within a factor of "
         f"the best one there; numbers: area below the line up to {MOST:g}, 1 if always the best; grey: all others"
     )
-    look = level_looks(spec.shown, drawn.looks)
+    look = level_looks(spec.shown_levels, drawn.looks)
     with styled():
         page, places = new_grid(2.5, f"{note} \N{MIDDLE DOT} {results.source}", len(each), most=1)
         for axes, (level, times) in zip(places, each, strict=True):
@@ -54,11 +54,11 @@ def draw(path: Path, results: Results) -> Path:
 def cases(results: Results, level: str | None) -> pd.DataFrame:
     """The times of one panel: a row per case, a column per level that was run in all of them."""
     spec, drawn = results.spec, results.spec.figure
-    runs = ended(results.runs)
+    runs = mask_cut_off(results.runs)
     runs = runs if level is None else runs[runs[drawn.panels] == level]
     others = [axis for axis in spec.levels if axis not in (drawn.by, drawn.panels)]
     times = runs.pivot(index=[*others, "seed"], columns=drawn.by, values=drawn.value)
-    return times[[name for name in spec.shown if name in times]].dropna(axis="columns")
+    return times[[name for name in spec.shown_levels if name in times]].dropna(axis="columns")
 
 
 def profiles(results: Results, level: str | None) -> pd.DataFrame:

@@ -44,7 +44,7 @@ def draw(path: Path, results: Results) -> Path:
 
 def over_time(run: Run, bins: int = BINS) -> pd.DataFrame:
     """``worker``, ``t`` (s), ``batch`` (assigned samples), ``bpt_s``: means in time bins, gaps while it was away."""
-    rows = work.computed(run.tables.iterations)
+    rows = work.with_samples(run.tables.iterations)
     edges = np.linspace(0.0, jct_s(run), bins + 1)
     place = np.clip(np.digitize(rows["t"], edges) - 1, 0, bins - 1)
     middle = (edges[1:] + edges[:-1]) / 2

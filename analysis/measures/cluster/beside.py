@@ -11,8 +11,8 @@ from math import nan
 import numpy as np
 import pandas as pd
 
-from analysis.measures.cluster.deviations import compared, is_slow
-from analysis.measures.cluster.hosts import busier_frac, held
+from analysis.measures.cluster.deviations import compare_workers, is_slow
+from analysis.measures.cluster.hosts import busier_frac, holding_times
 from analysis.records.cluster import Cluster
 from analysis.records.job_rows import read_job_rows
 
@@ -24,7 +24,7 @@ def together(cluster: Cluster) -> pd.DataFrame:
 
     ``start_s``, ``end_s``; one row for every pair of jobs.
     """
-    workers, servers = held(cluster, "workers"), held(cluster, "servers")
+    workers, servers = holding_times(cluster, "workers"), holding_times(cluster, "servers")
     both = workers.merge(servers, on="host", suffixes=("", "_server"))
     both = both[both["job"] != both["job_server"]]
     start_s, end_s = both[["start_s", "start_s_server"]].max(axis=1), both[["end_s", "end_s_server"]].min(axis=1)
@@ -47,7 +47,7 @@ def _workers_of(cluster: Cluster, job: str, times: pd.DataFrame) -> Iterator[tup
     zero_s = float(cluster.jobs.set_index("job").loc[job, "zero_s"])
     if job not in cluster.folders or np.isnan(zero_s):
         return
-    rows = compared(read_job_rows(cluster.folders[job]))
+    rows = compare_workers(read_job_rows(cluster.folders[job]))
     begun_s = zero_s + (rows["t"] - rows["time_s"])
     in_company = np.zeros(len(rows), dtype=bool)
     mine = times[times["job"] == job]

@@ -11,9 +11,9 @@ from math import isclose
 import numpy as np
 import pandas as pd
 
-from analysis.measures.cluster.hosts import held
+from analysis.measures.cluster.hosts import holding_times
 from analysis.measures.cluster.jobs import gpus_used, in_system, running
-from analysis.measures.cluster.steps import counted
+from analysis.measures.cluster.steps import count_intervals
 from analysis.records.cluster import RESIZED, Cluster
 from analysis.records.run import Integrity
 
@@ -95,8 +95,8 @@ def _places(cluster: Cluster) -> Iterator[str]:
 
 def _check_crowding(cluster: Cluster) -> Iterator[str]:
     """No host ever holds more workers than it has GPUs."""
-    for host, rows in held(cluster, "workers").groupby("host"):
-        used = counted(rows["start_s"], rows["end_s"], rows["tasks"])
+    for host, rows in holding_times(cluster, "workers").groupby("host"):
+        used = count_intervals(rows["start_s"], rows["end_s"], rows["tasks"])
         gpus = cluster.machines["gpus"].get(host, 0)
         if used.peak > gpus:
             t = used.t[int(used.value.argmax())]

@@ -13,7 +13,7 @@ from analysis.measures.cluster.labels import cluster_labels
 from analysis.measures.run_rows import few_seeds
 from analysis.measures.small_samples import interval, interval_of_times, median
 from analysis.measures.stats import interval as resampled
-from analysis.measures.warning_lines import stored
+from analysis.measures.warning_lines import stored_warnings
 
 MEASURED = {
     "jct_mean_s": ("jct_s", "mean"),
@@ -137,7 +137,7 @@ def cluster_warnings(runs: pd.DataFrame, times: Sequence[pd.DataFrame]) -> list[
         if seeds.max() == 1 and len(group) > 1:
             found.append(f"{where}one seed: intervals are over its jobs and do not cover other workloads")
     for row in runs.itertuples():
-        found += [f"{row.label} (seed {row.seed}), {one.text}" for one in stored({"warnings": row.warnings})]
+        found += [f"{row.label} (seed {row.seed}), {one.text}" for one in stored_warnings({"warnings": row.warnings})]
     for row in runs[runs["jobs_completed"] < runs["jobs"]].itertuples():
         found.append(f"{row.path}: {row.jobs - row.jobs_completed} of {row.jobs} jobs did not complete ({row.status})")
     return found

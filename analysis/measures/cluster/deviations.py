@@ -24,7 +24,7 @@ STEPS = {"data": ("data_s",), "compute": ("compute_s",), "communication": ("pull
 """The parts for which the study's Fig. 1(b) to (d) gives deviations of their own."""
 
 
-def compared(rows: pd.DataFrame) -> pd.DataFrame:
+def compare_workers(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per worker and comparable iteration, in the order of the iterations.
 
     Args:
@@ -88,7 +88,7 @@ def job_stragglers(rows: pd.DataFrame) -> dict[str, Any]:
     """How much a job has straggled.
 
     Args:
-        rows: what :func:`compared` returns, of at least one iteration.
+        rows: what :func:`compare_workers` returns, of at least one iteration.
 
     Returns:
         ``workers``, ``compared`` (iterations); ``straggler_frac``: share of iterations with a straggler, and the same

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.measures.cluster.deviations import PARTS, is_slow
-from analysis.measures.cluster.occupancy import Occupancy, listed
+from analysis.measures.cluster.occupancy import Occupancy, names_text
 
 CAUSES = ("processor", "injected", "link", "servers", "peers")
 """Causes of episodes: the part of T that grew most, or ``peers`` if that explains less than half of the gap."""
@@ -30,7 +30,7 @@ def episodes(rows: pd.DataFrame, offset_s: float, spans: pd.DataFrame) -> pd.Dat
     """One row per episode of one job: consecutive iterations in which a worker straggled, on the same host.
 
     Args:
-        rows: what :func:`analysis.measures.cluster.deviations.compared` returns.
+        rows: what :func:`analysis.measures.cluster.deviations.compare_workers` returns.
         offset_s: the cluster's time at the job's time 0.
         spans: the job's rows of ``Cluster.spans``, in the order of time.
 
@@ -106,7 +106,7 @@ def with_neighbours(found: pd.DataFrame, job: str, spans: pd.DataFrame, occupanc
 
     def names(jobs: frozenset[str]) -> str:
         if jobs not in texts:
-            texts[jobs] = listed(jobs - {job})
+            texts[jobs] = names_text(jobs - {job})
         return texts[jobs]
 
     near, far = [], []

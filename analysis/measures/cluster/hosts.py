@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.measures.cluster.occupancy import Occupancy
-from analysis.measures.cluster.steps import counted
+from analysis.measures.cluster.steps import count_intervals
 from analysis.measures.injections import PAYLOAD_FRAC
 from analysis.records.cluster import Cluster
 
@@ -16,7 +16,7 @@ HIGH_FRAC = (0.9, 0.98)
 """STAR, section III-C (Fig. 9): how often the use of a server's processor or link is above these shares."""
 
 
-def held(cluster: Cluster, role: str) -> pd.DataFrame:
+def holding_times(cluster: Cluster, role: str) -> pd.DataFrame:
     """A row per host and time in which it held tasks of a job: ``host``, ``job``, ``start_s``, ``end_s``, ``tasks``.
 
     ``role``: ``workers`` or ``servers``.
@@ -41,7 +41,7 @@ def host_use(cluster: Cluster, start_s: float, end_s: float) -> pd.DataFrame:
     """
     machines, samples = cluster.machines.assign(link_bytes_per_s=link_rates(cluster)), cluster.hosts
     inside = samples[samples["t_s"].between(start_s, end_s)]
-    tasks = {role: dict(list(held(cluster, role).groupby("host"))) for role in ("workers", "servers")}
+    tasks = {role: dict(list(holding_times(cluster, role).groupby("host"))) for role in ("workers", "servers")}
     rows = []
     for host, machine in machines.iterrows():
         used, servers = (_mean(tasks[role].get(host), start_s, end_s) for role in ("workers", "servers"))
@@ -94,7 +94,7 @@ def link_rates(cluster: Cluster) -> pd.Series:
 def _mean(tasks: pd.DataFrame | None, start_s: float, end_s: float) -> float:
     if tasks is None:
         return 0.0 if end_s > start_s else np.nan
-    return counted(tasks["start_s"], tasks["end_s"], tasks["tasks"]).mean(start_s, end_s)
+    return count_intervals(tasks["start_s"], tasks["end_s"], tasks["tasks"]).mean(start_s, end_s)
 
 
 def _sample(rows: pd.DataFrame, machine: pd.Series) -> dict[str, float]:

@@ -11,7 +11,7 @@ from math import inf
 import numpy as np
 import pandas as pd
 
-from analysis.measures.cluster.steps import Steps, counted
+from analysis.measures.cluster.steps import Steps, count_intervals
 from analysis.measures.metrics import TIME_IS_UP
 from analysis.records.cluster import Cluster
 
@@ -74,26 +74,26 @@ def makespan_s(times: pd.DataFrame) -> float:
 
 def in_system(times: pd.DataFrame) -> Steps:
     """Number of jobs that were submitted and have not ended."""
-    return counted(times["submit_s"], times["end_s"])
+    return count_intervals(times["submit_s"], times["end_s"])
 
 
 def running(cluster: Cluster) -> Steps:
     """Number of jobs that hold GPUs."""
-    return counted(cluster.spans["start_s"], _find_left(cluster.spans))
+    return count_intervals(cluster.spans["start_s"], _find_left(cluster.spans))
 
 
 def gpus_used(cluster: Cluster) -> Steps:
     """Number of GPUs that jobs hold: one for each worker that is placed."""
     spans = cluster.spans
-    return counted(spans["start_s"], _find_left(spans), spans["workers"].map(len))
+    return count_intervals(spans["start_s"], _find_left(spans), spans["workers"].map(len))
 
 
 def use_over_time(cluster: Cluster, times: pd.DataFrame) -> pd.DataFrame:
     """A row per change: ``t_s``, ``gpus_used``, ``jobs_running``, ``jobs_queued``, ``gpus_queued`` (they need)."""
     jobs, used, busy = in_system(times), gpus_used(cluster), running(cluster)
-    asked = counted(times["submit_s"], times["end_s"], times["gpus"])
+    asked = count_intervals(times["submit_s"], times["end_s"], times["gpus"])
     gpus = dict(zip(times["job"], times["gpus"], strict=True))
-    granted = counted(cluster.spans["start_s"], _find_left(cluster.spans), cluster.spans["job"].map(gpus))
+    granted = count_intervals(cluster.spans["start_s"], _find_left(cluster.spans), cluster.spans["job"].map(gpus))
     t = np.unique(np.concatenate([jobs.t, used.t, [cluster.end_s]]))
     return pd.DataFrame(
         {

@@ -32,17 +32,17 @@ class Learning:
         metrics = {(str(about.get("metric") or ""), bool(about.get("higher_is_better", True))) for about in abouts}
         self.metric, self.higher_is_better = metrics.pop() if len(metrics) == 1 else ("", True)
 
-    def settled(self, metric: str | None = None) -> dict[str, float]:
+    def converged_values(self, metric: str | None = None) -> dict[str, float]:
         """Return the value that each job converged to; NaN if never evaluated. ``metric`` None: the jobs' own."""
-        return {job: targets.settled(self._scores(job, metric or self.metric)) for job in self.jobs}
+        return {job: targets.converged_value(self._scores(job, metric or self.metric)) for job in self.jobs}
 
-    def converged(self) -> float:
+    def mean_metric(self) -> float:
         """The mean over jobs; NaN unless every job was evaluated."""
-        return float(np.mean(list(self.settled().values()))) if self.jobs else nan
+        return float(np.mean(list(self.converged_values().values()))) if self.jobs else nan
 
     def perplexity(self) -> float:
         """The mean over jobs of exp(loss), at the loss that each converged to."""
-        return float(np.mean(np.exp(list(self.settled(LOSS).values())))) if self.jobs else nan
+        return float(np.mean(np.exp(list(self.converged_values(LOSS).values())))) if self.jobs else nan
 
     def reached_s(self, losses: Mapping[str, float]) -> dict[str, float]:
         """Return each job's seconds from its first computation until its held-out loss is as low.
@@ -65,7 +65,7 @@ def common_losses(references: Sequence[Learning]) -> dict[str, float]:
 
     A run in which it was never evaluated sets none; NaN if that is so in all.
     """
-    settled = pd.DataFrame([one.settled(LOSS) for one in references])
+    settled = pd.DataFrame([one.converged_values(LOSS) for one in references])
     return {str(job): float(loss) for job, loss in settled.max().items()}
 
 

@@ -61,6 +61,6 @@ def _pieces(changes: list[tuple[float, str, int]]) -> tuple[np.ndarray, list[fro
     return np.array(t), present, np.array(servers, dtype="int64")
 
 
-def listed(jobs: Iterable[str]) -> str:
+def names_text(jobs: Iterable[str]) -> str:
     """The names in natural order, with spaces between them."""
     return " ".join(sorted(jobs, key=natural))

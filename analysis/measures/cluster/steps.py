@@ -37,7 +37,7 @@ class Steps:
         return float(self.value.max(initial=0.0))
 
 
-def counted(starts: Iterable[float], ends: Iterable[float], weights: Iterable[float] | None = None) -> Steps:
+def count_intervals(starts: Iterable[float], ends: Iterable[float], weights: Iterable[float] | None = None) -> Steps:
     """How many of the intervals [start, end) cover each time, each with its weight; NaN as an end: it never ends."""
     begin, end = (np.asarray(list(values), dtype="float64") for values in (starts, ends))
     weight = np.ones(len(begin)) if weights is None else np.asarray(list(weights), dtype="float64")

@@ -14,7 +14,7 @@ import pandas as pd
 from analysis.measures.cluster.deviations import (
     STEPS,
     changes_of,
-    compared,
+    compare_workers,
     job_stragglers,
     slowest_of,
     step_deviations,
@@ -103,7 +103,7 @@ def _compare(folder: Path) -> pd.DataFrame:
     rows, about = read_job_rows(folder), folder / "meta.json"
     if about.is_file() and (load_object(about).get("job") or {}).get("topology") == "allreduce":
         rows = rows.assign(**dict.fromkeys(("pull_s", "send_s", "recv_s"), 0.0))
-    return compared(rows)
+    return compare_workers(rows)
 
 
 def _join_runs(found: list[pd.DataFrame]) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from typing import Any
 
 from analysis.figures.names import shown_name
 from analysis.measures.targets import step_text
-from analysis.measures.warning_lines import stored
+from analysis.measures.warning_lines import stored_warnings
 from analysis.records.load import Run
 from analysis.records.provenance import SEPARATOR, caption
 from analysis.reports.console import number_text
@@ -99,7 +99,7 @@ def _warnings(run: Run, summary: dict[str, Any]) -> list[str]:
     found = [f"{summary['status']}: {summary['reason'] or 'no reason is known'}"] if run.status != "done" else []
     if run.status == "done" and not summary["completed"]:
         found.append("its time was up before it was done")
-    return [*found, *(one.text for one in stored(summary))]
+    return [*found, *(one.text for one in stored_warnings(summary))]
 
 
 def _figures(run: Run) -> str:

@@ -95,7 +95,7 @@ SCHEDULES: dict[str, Known] = {
     "transpose": Known(transpose),
     "stragglar": Known(stragglar, lambda size: size > 1 and of_powers(size)),
 }
-"""By the name that ``topology.collective`` has."""
+"""Schedules by the name that ``topology.collective`` has."""
 TRACE = "trace"
 """The schedule that execution traces have."""
 MODELLED = frozenset({"stragglar", TRACE})

@@ -106,7 +106,7 @@ class Message(NamedTuple):
 
     target: int
     place: int
-    """Of its messages to receive, the number of this one."""
+    """The number of this message among those that it receives."""
     num_bytes: int
     needs: int
     """It leaves when so many received messages are added or stored."""

@@ -14,7 +14,7 @@ from strategies.protocol import ClusterCommand, JobState, Machine, Placement, Po
 @final
 @dataclass(kw_only=True)
 class Sjf(Policy):
-    """Of the waiting jobs the shortest starts first; one that has no place is passed over, and may starve.
+    """The shortest of the waiting jobs starts first; one that has no place is passed over, and may starve.
 
     Durations come from the requests, so they are known to the second.
     """

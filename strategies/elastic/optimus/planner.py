@@ -154,7 +154,7 @@ class OptimusPlanner:
             case Arrived(loss=loss):
                 self.remaining.observe_loss(loss)
             case Restored(version=version):
-                self.remaining.rolled_back(version)
+                self.remaining.roll_back(version)
                 self.speedometer.begin(event.t)
             case Joined() | Lost() | ServerLost():
                 self.speedometer.begin(event.t)
@@ -163,7 +163,7 @@ class OptimusPlanner:
         self.remaining.count()
         self.speedometer.count(self._t)
 
-    def settled(self, t: float, granted: bool, given: Mapping[NodeId, Given]) -> None:
+    def end_decision(self, t: float, granted: bool, given: Mapping[NodeId, Given]) -> None:
         """The job has its new size, or keeps the old one."""
         if self._target is not None and not granted:
             self._denied.add(self._target)
@@ -209,7 +209,7 @@ class OptimusPlanner:
         return self._stays(t, "try", size, {}, "no other size to measure fits")
 
     def _grow(self, t: float, size: Size, model: SpeedModel) -> Decision:
-        left = self.remaining.left()
+        left = self.remaining.updates_left()
 
         def rate(servers: int, workers: int) -> float:
             """A size that was denied gains nothing."""

@@ -103,7 +103,7 @@ class Remaining:
         """Count an update of the parameters."""
         self.steps += 1
 
-    def rolled_back(self, version: int) -> None:
+    def roll_back(self, version: int) -> None:
         """The parameters are those after ``version`` updates again."""
         self.steps = version
         self._losses = [point for point in self._losses if point[0] <= version]
@@ -124,7 +124,7 @@ class Remaining:
             self._losses = [((k + then) / 2, (loss + after) / 2) for (k, loss), (then, after) in pairs]
             self._every *= 2
 
-    def left(self) -> float | None:
+    def updates_left(self) -> float | None:
         """Updates that remain; None: neither their number nor a curve of the loss is known."""
         if self.total is not None:
             return float(max(0, self.total - self.steps))

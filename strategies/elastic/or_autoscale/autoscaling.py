@@ -38,7 +38,7 @@ def marginal_gain(old_workers: int, old_rate: float, new_workers: int, new_rate:
 
 @dataclass(kw_only=True)
 class Autoscaling:
-    """By how much a job grows, and how much that must help; values come from DLRover's comparison where it has any.
+    """How much a job grows, and how much that must help; values come from DLRover's comparison where it has any.
 
     Attributes:
         cores_total: of all workers and servers together; no size that exceeds it is tried.
@@ -91,7 +91,7 @@ class Autoscaler:
             self._samples += samples
             self._seconds += seconds
 
-    def resized(self, workers: int) -> None:
+    def take_size(self, workers: int) -> None:
         """So many workers there are now, whether asked for, denied or lost: measured from the beginning."""
         refused = self._passed is not None and workers <= self._passed
         self.workers = workers
@@ -196,7 +196,7 @@ class AutoscalingPlanner:
     def _restart_measurement(self, t: float) -> None:
         """Measure the present size from the beginning."""
         if not self._under_way:
-            self.autoscaler.resized(self.autoscaler.workers)
+            self.autoscaler.take_size(self.autoscaler.workers)
             self._begin_iteration(t)
 
     def applied(self, grads: tuple[Grad, ...]) -> None:
@@ -207,13 +207,13 @@ class AutoscalingPlanner:
             self.autoscaler.observe(self._samples, self._t - self._since_s)
             self._begin_iteration(self._t)
 
-    def settled(self, t: float, granted: bool, given: Mapping[NodeId, Given]) -> None:
+    def end_decision(self, t: float, granted: bool, given: Mapping[NodeId, Given]) -> None:
         """These workers are present now; one that was not replaced is measured from the beginning, too."""
         for change in self._under_way:
             if isinstance(change, Replace):
                 self.slow_workers.forget(change.node.number)
         self._under_way = ()
-        self.autoscaler.resized(_workers(given))
+        self.autoscaler.take_size(_workers(given))
         self._begin_iteration(t)
 
     # ---- what is decided ---------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class AutoscalingPlanner:
         if self._under_way or early:
             return None
         if _workers(given) != self.autoscaler.workers:
-            self.autoscaler.resized(_workers(given))
+            self.autoscaler.take_size(_workers(given))
             self._begin_iteration(t)
         slow = [node for number in self.slow_workers.slow() if (node := NodeId.worker(number)) in given]
         return self._replace(t, slow) if slow else self._resize(t)

@@ -53,7 +53,7 @@ def check_slots(parts: Parts) -> None:
     for name, part in parts.slots():
         slot = name.partition(".")[0]
         if not isinstance(part, kinds[slot]) or (slot in ("detectors", "actions") and isinstance(part, Load)):
-            raise ValueError(f"{name}={_shown(part)}: is not a part for {slot}")
+            raise ValueError(f"{name}={_name_of(part)}: is not a part for {slot}")
 
 
 def check_looks(parts: Parts) -> None:
@@ -67,24 +67,24 @@ def check_looks(parts: Parts) -> None:
             found: list[object] = parts.having(kind)
             if not found:
                 raise ValueError(
-                    f"{name}={_shown(part)}: looks at a {kind.__name__}, and neither gate nor detectors is one"
+                    f"{name}={_name_of(part)}: looks at a {kind.__name__}, and neither gate nor detectors is one"
                 )
             seen.append(found[0])
     for name, part in parts.detectors.items():
         if not any(part is other for other in seen) and not getattr(part, "measures", False):
-            raise ValueError(f"detectors.{name}={_shown(part)}: nothing looks at it; leave it out")
+            raise ValueError(f"detectors.{name}={_name_of(part)}: nothing looks at it; leave it out")
 
 
 def check_decisions(parts: Parts) -> None:
     """Raise ``ValueError`` unless ``decide_every_s`` is set exactly where some part decides."""
     deciding = parts.having(Deciding)
     if deciding and parts.decide_every_s is None:
-        raise ValueError(f"decide_every_s=null: must be the seconds between two decisions of {_shown(deciding[0])}")
+        raise ValueError(f"decide_every_s=null: must be the seconds between two decisions of {_name_of(deciding[0])}")
     if not deciding and parts.decide_every_s is not None:
         raise ValueError(f"decide_every_s={parts.decide_every_s}: there is nothing to decide; set actions, or null")
 
 
-def _shown(part: object) -> str:
+def _name_of(part: object) -> str:
     """The class name of a part, anything else as it was written."""
     return type(part).__name__ if type(part).__module__.startswith(OWN) else str(part)
 

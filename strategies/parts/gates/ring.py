@@ -12,7 +12,7 @@ from strategies.protocol import AnyCommand, AnyEvent, Arrived, Grad, Wake, Woke
 
 TAG = "children"
 TOO_EARLY_S = 1e-3
-"""By how much a timer may fire early: a clock may round."""
+"""Seconds that a timer may fire early: a clock may round."""
 
 
 @final

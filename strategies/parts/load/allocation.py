@@ -62,7 +62,7 @@ def round_sizes(
     if returning is not None and returning.keys() == even.keys() and not newcomers:
         pairs = [(returning[worker], even[worker]) for worker in workers]
         lows, highs = [min(pair) for pair in pairs], [max(pair) for pair in pairs]
-    lows, highs = relaxed(total, lows, highs)
+    lows, highs = relax(total, lows, highs)
     sizes = split_min_max(total, [speeds.get(worker, usual) for worker in workers], lows, highs, base_samples)
     return dict(zip(workers, sizes, strict=True))
 
@@ -144,7 +144,7 @@ def check_batch_bounds(num_workers: int, total: int, low: int, high: int | None)
         )
 
 
-def relaxed(total: int, lows: Sequence[int], highs: Sequence[High]) -> tuple[list[int], list[High]]:
+def relax(total: int, lows: Sequence[int], highs: Sequence[High]) -> tuple[list[int], list[High]]:
     """Bounds that admit ``total``, for a running job that lost a worker; unchanged if they admit it already.
 
     Lower bounds are relaxed first, the largest before the others; then upper bounds, all by the same factor.

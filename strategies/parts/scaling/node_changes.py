@@ -32,7 +32,7 @@ class WorkerChanges:
         """Workers that the runtime is starting again."""
 
     @property
-    def awaited(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether a node has not come yet."""
         return bool(self._requests or self._restarted)
 
@@ -89,7 +89,7 @@ class WorkerChanges:
 
     # ---- what happens ------------------------------------------------------------------------------------------------
 
-    def joined(self, node: NodeId) -> list[AnyCommand]:
+    def join(self, node: NodeId) -> list[AnyCommand]:
         """A worker is there, for the first time or again."""
         self._restarted.discard(node)
         self._crashed.discard(node)
@@ -99,11 +99,11 @@ class WorkerChanges:
         self.came += 1
         return [Retire(node=str(old))] if old in self.fleet.here else []
 
-    def crashed(self, node: NodeId) -> None:
+    def note_crash(self, node: NodeId) -> None:
         """A worker is lost, and the runtime starts it again."""
         self._crashed.add(node)
 
-    def gone(self, node: NodeId) -> None:
+    def lose(self, node: NodeId) -> None:
         """A worker is lost for good, or was denied."""
         self._surplus = [one for one in self._surplus if one != node]
         self._restarted.discard(node)
@@ -112,15 +112,15 @@ class WorkerChanges:
             del self._requests[node]
             self.denied += 1
 
-    def restored(self, workers: Iterable[int]) -> list[AnyCommand]:
+    def restore(self, workers: Iterable[int]) -> list[AnyCommand]:
         """These are there. Nodes that left meanwhile are not reported, so the others are not waited for either."""
         self._restarted.clear()
-        return [command for worker in workers for command in self.joined(NodeId.worker(worker))]
+        return [command for worker in workers for command in self.join(NodeId.worker(worker))]
 
     def give_up(self) -> None:
         """It has taken too long: nodes that came and died while all rolled back are not reported."""
         for node in list(self._requests):
-            self.gone(node)
+            self.lose(node)
 
 
 TIMER = "switch"
@@ -186,14 +186,14 @@ class ServerChanges:
 
     # ---- what happens ------------------------------------------------------------------------------------------------
 
-    def restored(self, t: float, servers: Iterable[int]) -> list[AnyCommand]:
+    def restore(self, t: float, servers: Iterable[int]) -> list[AnyCommand]:
         """These hold the parameters, in this order."""
         self._order = [NodeId.server(server) for server in servers]
-        return self.carry_out(self.switch.restored(t, self._order))
+        return self.carry_out(self.switch.restore(t, self._order))
 
-    def woke(self, t: float, tag: str) -> list[AnyCommand]:
+    def wake(self, t: float, tag: str) -> list[AnyCommand]:
         """A timer fired, perhaps the switch's."""
-        return self.carry_out(self.switch.woke(t)) if tag == TIMER and is_due(t, self._due_s) else []
+        return self.carry_out(self.switch.wake(t)) if tag == TIMER and is_due(t, self._due_s) else []
 
     def timer(self) -> list[AnyCommand]:
         """The switch is to be woken at another time than before."""

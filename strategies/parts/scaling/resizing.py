@@ -104,51 +104,51 @@ class Resizing:
         t, servers, switch = event.t, self.servers, self.servers.switch
         match event:
             case Arrived(grad=grad):
-                return servers.carry_out(switch.ended(t, NodeId.worker(grad.worker)))
+                return servers.carry_out(switch.end_work(t, NodeId.worker(grad.worker)))
             case Failed(worker=worker):
-                return servers.carry_out(switch.ended(t, NodeId.worker(worker)))
+                return servers.carry_out(switch.end_work(t, NodeId.worker(worker)))
             case Lost():
-                return self._lost(event)
+                return self._lose(event)
             case Joined(worker=worker):
-                return self.workers.joined(NodeId.worker(worker))
+                return self.workers.join(NodeId.worker(worker))
             case ServerJoined(server=server):
-                return servers.carry_out(switch.joined(t, NodeId.server(server)))
+                return servers.carry_out(switch.join(t, NodeId.server(server)))
             case Denied(node=name):
                 return self._deny(t, NodeId.parse(name))
             case ServerLost(server=server):
-                return servers.carry_out(switch.gone(t, NodeId.server(server)))
+                return servers.carry_out(switch.lose(t, NodeId.server(server)))
             case Restored():
                 self._withheld.clear()
                 self._leaving.clear()
-                return self.workers.restored(event.workers) + servers.restored(t, event.servers)
+                return self.workers.restore(event.workers) + servers.restore(t, event.servers)
             case Woke(tag=tag):
-                return servers.woke(t, tag)
+                return servers.wake(t, tag)
         return []
 
-    def _lost(self, event: Lost) -> list[AnyCommand]:
+    def _lose(self, event: Lost) -> list[AnyCommand]:
         worker = NodeId.worker(event.worker)
         self._withheld.discard(event.worker)
         self._leaving.discard(event.worker)
         if event.restarting:
-            self.workers.crashed(worker)
+            self.workers.note_crash(worker)
         elif event.cause != "restarted":
-            self.workers.gone(worker)
-        return self.servers.carry_out(self.servers.switch.ended(event.t, worker))
+            self.workers.lose(worker)
+        return self.servers.carry_out(self.servers.switch.end_work(event.t, worker))
 
     def _deny(self, t: float, node: NodeId) -> list[AnyCommand]:
         """A new node does not come, or a present one stays as it is: it gets no other cores, or may not leave."""
         is_here = node in self.fleet.here
         if node.role == "server":
-            return [] if is_here else self.servers.carry_out(self.servers.switch.gone(t, node))
+            return [] if is_here else self.servers.carry_out(self.servers.switch.lose(t, node))
         self._withheld |= self._leaving & {node.number}
         self._leaving.discard(node.number)
         if not is_here:
-            self.workers.gone(node)
+            self.workers.lose(node)
         return []
 
     def _look(self) -> list[AnyCommand]:
         """Whether everything that was begun has ended."""
-        if not self.busy or self.workers.awaited or self.servers.under_way:
+        if not self.busy or self.workers.is_waiting or self.servers.under_way:
             return []
         granted = self.servers.granted and (self.workers.came > 0 or not self.workers.denied)
         self.busy, self.settled = False, granted
@@ -172,10 +172,10 @@ class Resizing:
             return [one for one in commands if not isinstance(one, Compute)], []
         for one in commands:
             if isinstance(one, Compute):
-                self.servers.switch.began(NodeId.worker(one.worker))
+                self.servers.switch.begin_work(NodeId.worker(one.worker))
         again, self._withheld = sorted(self._withheld), set()
         for worker in again:
-            self.servers.switch.began(NodeId.worker(worker))
+            self.servers.switch.begin_work(NodeId.worker(worker))
         return commands, again
 
 

@@ -82,7 +82,7 @@ class Planner(Protocol):
     def decide(self, t: float, given: Mapping[NodeId, Given]) -> Decision | None:
         """The changes to make now, or None."""
 
-    def settled(self, t: float, granted: bool, given: Mapping[NodeId, Given]) -> None:
+    def end_decision(self, t: float, granted: bool, given: Mapping[NodeId, Given]) -> None:
         """The last decision is carried out, or was denied; these nodes are there now."""
 
     def log_state(self) -> State:
@@ -161,7 +161,7 @@ class Scaler:
         commands += self.resizing.then(event)
         if self.resizing.settled is not None:
             granted, self.resizing.settled = self.resizing.settled, None
-            self.planner.settled(event.t, granted, self.fleet.present())
+            self.planner.end_decision(event.t, granted, self.fleet.present())
             self._last += " (done)" if granted else " (denied)"
         return commands
 
@@ -173,7 +173,7 @@ class Scaler:
         decision = self.planner.decide(tick.t, self.fleet.present())
         if decision is None:
             return []
-        self._last = shown(decision)
+        self._last = decision_text(decision)
         tick.said.append(decision.rule)
         if not decision.changes:
             return []
@@ -202,7 +202,7 @@ class Scaler:
         }
 
 
-def shown(decision: Decision) -> str:
+def decision_text(decision: Decision) -> str:
     """One line for a decision, such as ``12 s adjust, hot server: Replace server:1 24 cores (used 14.9, ...)``."""
     changes = "; ".join(_change(change) for change in decision.changes) or "stays"
     numbers = ", ".join(f"{name} {value:.4g}" for name, value in decision.numbers.items())

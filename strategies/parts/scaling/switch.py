@@ -69,7 +69,7 @@ class Switch:
 
     @property
     def due_s(self) -> float:
-        """When ``woke`` should be called next, in seconds since the start of the job; infinite: not at all."""
+        """When ``wake`` should be called next, in seconds since the start of the job; infinite: not at all."""
         if self.phase == Phase.DRAINING:
             return self._drain_by_s
         return self._launch_by_s if self._awaited and self.phase in LAUNCHES else inf
@@ -97,12 +97,12 @@ class Switch:
         self._wanted, self._new = wanted, tuple(launch)
         return self._take(t, Input.ASKED)
 
-    def joined(self, t: float, server: NodeId) -> list[Order]:
+    def join(self, t: float, server: NodeId) -> list[Order]:
         """A server can be reached; one that is no longer wanted has been retired already."""
         self._awaited.discard(server)
         return self._continue(t)
 
-    def gone(self, t: float, server: NodeId) -> list[Order]:
+    def lose(self, t: float, server: NodeId) -> list[Order]:
         """A server was denied, or its process is lost; of those that hold nothing only new ones matter.
 
         One that is lost while parameters move may be started again by the runtime, so it is retired if they come back.
@@ -115,16 +115,16 @@ class Switch:
             self._launched.discard(server)
         return self._take(t, Input.NEW_LOST)
 
-    def began(self, worker: NodeId) -> None:
+    def begin_work(self, worker: NodeId) -> None:
         """A worker computes from now on."""
         self.computing.add(worker)
 
-    def ended(self, t: float, worker: NodeId) -> list[Order]:
+    def end_work(self, t: float, worker: NodeId) -> list[Order]:
         """Its gradient has arrived, or never will."""
         self.computing.discard(worker)
         return self._continue(t)
 
-    def restored(self, t: float, servers: Collection[NodeId]) -> list[Order]:
+    def restore(self, t: float, servers: Collection[NodeId]) -> list[Order]:
         """These hold the parameters; no worker computes.
 
         Raises:
@@ -138,7 +138,7 @@ class Switch:
             raise RuntimeError(f"restored on {_names(servers)}: neither {_names(self.servers)} nor those asked for")
         return self._take(t, Input.RESTORED_NEW)
 
-    def woke(self, t: float) -> list[Order]:
+    def wake(self, t: float) -> list[Order]:
         """It is ``due_s``, or earlier: then nothing happens."""
         if t < self.due_s:
             return []

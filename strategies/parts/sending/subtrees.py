@@ -42,7 +42,7 @@ def build(latencies_s: Mapping[int, float], fanout: int) -> Tree:
     return Tree({worker: None if at < fanout else near[at // fanout - 1] for at, worker in enumerate(near)})
 
 
-def moved(built_s: Mapping[int, float], now_s: Mapping[int, float]) -> bool:
+def has_moved(built_s: Mapping[int, float], now_s: Mapping[int, float]) -> bool:
     """Whether other workers are there than when the tree was built, or a latency differs by more than a fifth."""
     if built_s.keys() != now_s.keys():
         return True
@@ -93,7 +93,7 @@ class Subtrees:
         """A round begins: its tree is made from the latencies known by now. Returns whether that is another one."""
         self._wakes = {}
         known_s = {worker: latency_s[worker] for worker in self.members if worker in latency_s}
-        if not moved(self._built_s, known_s):
+        if not has_moved(self._built_s, known_s):
             return False
         self._built_s, self.tree = known_s, build(known_s, self._fanout)
         return True
@@ -136,7 +136,7 @@ class Subtrees:
         yield from (Outgoing((worker,)) for worker in held if worker in self.members and worker not in reached)
 
 
-def assigned(
+def assign_aggregators(
     groups: Sequence[Sequence[int]], names: Sequence[str], places: Mapping[str, str], *, sharing: bool
 ) -> list[dict[int, str]]:
     """The aggregator that sums for each inner node, by group: one on its host if there is one, or else any.

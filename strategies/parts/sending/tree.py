@@ -15,7 +15,7 @@ from reading.ranges import Bool, NonNegativeFloat, Whole, check_settings
 from strategies.parts.gates import AllGate
 from strategies.parts.gates.base import Gate, TakesSums, Verdict
 from strategies.parts.hooks import Order
-from strategies.parts.sending.subtrees import Outgoing, Subtrees, assigned, waiting_s
+from strategies.parts.sending.subtrees import Outgoing, Subtrees, assign_aggregators, waiting_s
 from strategies.protocol import (
     AggregatorsAt,
     AnyCommand,
@@ -194,7 +194,7 @@ class TreeGate:
         if not changed:
             return
         inner = [tree.tree.children(None) if len(tree.members) > 1 else () for tree in self._trees]
-        found = assigned(inner, self._names, self._places, sharing=self.near_workers)
+        found = assign_aggregators(inner, self._names, self._places, sharing=self.near_workers)
         for tree, via in zip(self._trees, found, strict=True):
             tree.via = via
 

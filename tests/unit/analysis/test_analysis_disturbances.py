@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.measures.disturbances import achieved
-from analysis.measures.host_work import touched
+from analysis.measures.disturbances import achieved_effects
+from analysis.measures.host_work import slowed_tasks
 from analysis.measures.injections import workers_of
 from analysis.records.load import load_run
 from tests.support.records import Story, apply, bsp_story, compute, disturbance
@@ -19,7 +19,7 @@ from tests.support.records import Story, apply, bsp_story, compute, disturbance
 def join(story: Story, path: Path) -> pd.DataFrame:
     run = load_run(story.write(path / "run"))
     tables = run.tables
-    return achieved(run.plan, tables.iterations, tables.updates, tables.server_busy)
+    return achieved_effects(run.plan, tables.iterations, tables.updates, tables.server_busy)
 
 
 def one_worker(plan: list[dict[str, object]], *rows: tuple[float, float, float]) -> Story:
@@ -61,7 +61,7 @@ def test_a_part_of_a_worker_disturbs_the_worker_by_what_all_its_parts_decide(tmp
     assert rows[["planned_s", "achieved_s"]].isna().all(axis=None)
     run = load_run(tmp_path / "run")
     assert [*workers_of(run, rows.index).values()] == [{0}, {0}, {1}]
-    assert touched(run, "rank:(1,2,1)") == {"worker:1"}
+    assert slowed_tasks(run, "rank:(1,2,1)") == {"worker:1"}
 
 
 def test_unknown_kinds_and_targets_do_not_crash(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_windows_that_overlap_divide_what_was_measured(seed: int) -> None:
         added = np.where(plan["kind"] == "slowdown", plan["magnitude"] * own_s, delay_s) * open_now
         hits, planned = hits + open_now, planned + added
         measured += added / added.sum() * one.injected_s if added.sum() else 0.0
-    found = achieved(plan, iterations, NO_UPDATES, NO_NOTES)
+    found = achieved_effects(plan, iterations, NO_UPDATES, NO_NOTES)
     assert hits.max() > 1
     assert found["hits"].tolist() == hits.tolist()
     assert found["planned_s"].to_numpy() == pytest.approx(planned)
@@ -113,7 +113,7 @@ def test_many_windows_of_a_long_job_need_memory_for_those_that_were_met() -> Non
     plan, iterations = many(10_000, 20_000, 0)
     tracemalloc.start()
     try:
-        found = achieved(plan, iterations, NO_UPDATES, NO_NOTES)
+        found = achieved_effects(plan, iterations, NO_UPDATES, NO_NOTES)
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -22,7 +22,7 @@ from analysis.figures.style import DPI, STRATEGY_COLOURS, colour_of, looks
 from analysis.figures.time_axis import time_axis
 from analysis.figures.zoom import BAND_FRAC, late_window
 from analysis.measures import lanes
-from analysis.measures.lanes import MOST, caption_of, drawn
+from analysis.measures.lanes import MOST, caption_of, lane_heights
 from analysis.measures.segments import excerpt, segments, shares
 from analysis.records.load import load_run
 from analysis.records.provenance import caption
@@ -187,7 +187,7 @@ def iterations(means: dict[int, float]) -> pd.DataFrame:
 
 def test_of_many_the_slowest_and_others_evenly_spaced() -> None:
     slow = set(range(100, 100 + 7 * (MOST // 2), 7))
-    found = drawn(range(1000), iterations({worker: 3.0 if worker in slow else 1.0 for worker in range(999)}))
+    found = lane_heights(range(1000), iterations({worker: 3.0 if worker in slow else 1.0 for worker in range(999)}))
     assert slow < found.keys()
     assert list(found.values()) == [float(place) for place in range(MOST)]
     assert list(found) == sorted(found)
@@ -195,7 +195,9 @@ def test_of_many_the_slowest_and_others_evenly_spaced() -> None:
     assert others.diff().dropna().between(60, 75).all(), "1,000 / 16, with slow ones between"
     assert caption_of(len(found), 1000).startswith(f"{MOST} of 1000 workers: the {MOST // 2} with")
     workers = [0, 1, 5, *range(7, MOST + 4)]  # few keep their numbers as heights
-    assert drawn(workers, iterations(dict.fromkeys(workers, 1.0))) == {worker: float(worker) for worker in workers}
+    assert lane_heights(workers, iterations(dict.fromkeys(workers, 1.0))) == {
+        worker: float(worker) for worker in workers
+    }
     assert caption_of(len(workers), len(workers)) == ""
 
 

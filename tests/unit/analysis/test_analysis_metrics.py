@@ -13,7 +13,7 @@ import pytest
 from analysis.experiments.measures import decide_frac, solve_s, target_s
 from analysis.measures import targets, work
 from analysis.measures.deciding import choice_s, decide_s, decision_s, paused_s, pauses, scoring_s
-from analysis.measures.metrics import completed, jct_s, summarise
+from analysis.measures.metrics import has_completed, jct_s, summarise
 from analysis.measures.objectives import value_of
 from analysis.records.load import Run, load_run
 from analysis.records.stored import store_contents
@@ -73,7 +73,7 @@ def test_lower_is_better() -> None:
 def test_the_best_need_not_be_the_last_and_what_is_not_a_number_is_no_score() -> None:
     assert (targets.best(scored(SCORES)), targets.final(scored(SCORES))) == (0.7512, 0.7510)
     assert isnan(targets.final(scored([])))
-    assert targets.settled(scored([(0, 0.0), (79, 0.5), (80, 0.8), (100, 0.9)])) == pytest.approx(0.85)
+    assert targets.converged_value(scored([(0, 0.0), (79, 0.5), (80, 0.8), (100, 0.9)])) == pytest.approx(0.85)
     frame = pd.DataFrame({"asked_s": [1.0, 2.0], "t": [1.0, 2.0], "version": [0, 1], "accuracy": [None, 0.5]})
     assert list(targets.scores(frame, "accuracy")["asked_s"]) == [2.0]
     assert len(targets.scores(frame, "perplexity")) == 0
@@ -117,13 +117,13 @@ def test_a_run_whose_time_was_up_is_not_completed(tmp_path: Path) -> None:
     story = Story(max_time_s=10.0)
     story.started()
     story.finished(10.0, epochs_done=1)
-    assert not completed(read(story, tmp_path))
+    assert not has_completed(read(story, tmp_path))
     story.lines[-1]["note"]["epochs_done"] = 2
-    assert completed(read(story, tmp_path)), "the last epoch ended just in time"
+    assert has_completed(read(story, tmp_path)), "the last epoch ended just in time"
     story.meta["job"]["epochs"] = None
-    assert completed(read(story, tmp_path)), "a job without epochs is one of fixed time"
+    assert has_completed(read(story, tmp_path)), "a job without epochs is one of fixed time"
     run = load_run(bsp_story().write(tmp_path / "killed", keep=20, torn="{"))
-    assert (jct_s(run), completed(run), summarise(run)["status"]) == (run.lines[-1].t, False, "killed")
+    assert (jct_s(run), has_completed(run), summarise(run)["status"]) == (run.lines[-1].t, False, "killed")
 
 
 @pytest.mark.parametrize("stop", ["stop_at_target", "stop_at_convergence"])
@@ -133,9 +133,9 @@ def test_a_job_that_was_to_stop_at_a_value_and_did_not_get_there_is_not_complete
     story.started()
     story.finished(10.0)
     story.lines[-1]["note"]["reason"] = "max_time_s=10 reached"
-    assert not completed(read(story, tmp_path))
+    assert not has_completed(read(story, tmp_path))
     story.lines[-1]["note"]["reason"] = "target accuracy reached"
-    assert completed(read(story, tmp_path)), "just in time"
+    assert has_completed(read(story, tmp_path)), "just in time"
 
 
 def test_gradients_that_workers_held_are_dropped_like_others_and_those_without_samples_are_none(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Digest:
 
 def test_measures_by_hand(plain: Digest) -> None:
     found = {name: measure(plain) for name, measure in CLUSTER_MEASURES.items()}
-    assert plain.completed
+    assert plain.is_done
     assert (found["jct_mean_s"], found["jct_median_s"], found["makespan_s"]) == (11.0, 10.0, 12.0)
     assert (found["queue_mean_s"], found["run_mean_s"]) == (1.0, 10.0)
     assert found["gpu_use_frac"] == pytest.approx(40 / 48)
@@ -76,7 +76,7 @@ def test_a_job_without_an_end_makes_times_infinite(tmp_path: Path) -> None:
     story = told()
     story.submit(1.0, "c", gpus=2)
     run = digest(load_cluster(story.write(tmp_path / "run", finished=False)))
-    assert not run.completed
+    assert not run.is_done
     assert CLUSTER_MEASURES["jct_mean_s"](run) == CLUSTER_MEASURES["makespan_s"](run) == inf
     assert CLUSTER_MEASURES["jct_median_s"](run) == 12.0
     story = told()
@@ -221,7 +221,7 @@ def test_hosts_of_many_servers_are_busy_more_often(tmp_path: Path) -> None:
 @pytest.mark.long(like="test_jobs_are_measured_by_the_loss_that_the_same_job_of_the_reference_converges_to")
 def test_jobs_are_paired_with_the_same_jobs_of_the_reference(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, **SETS)
-    assert (spec.clusters, spec.measured) == (True, ["jct_mean_s", "stragglers_per_job", PAIRED])
+    assert (spec.clusters, spec.columns) == (True, ["jct_mean_s", "stragglers_per_job", PAIRED])
     assert not spec_of(tmp_path, settings=["runtime=virtual", "jobs=none"]).clusters
     ends = {"bsp_seed0": 10.0, "asp_seed0": 5.0, "bsp_seed1": 8.0, "asp_seed1": 6.0}
     runs = [(cell, load_cluster(told(ends[cell.name]).write(tmp_path / cell.name))) for cell in cells(spec)]
@@ -303,7 +303,7 @@ def test_jobs_are_measured_by_the_loss_that_the_same_job_of_the_reference_conver
     curves = {"bsp_seed0": {"a": RISING, "b": LOW}, "asp_seed0": {"a": LOW, "b": RISING}}
     runs = [(cell, load_cluster(written(tmp_path / cell.name, **curves[cell.name]))) for cell in cells(spec)]
     frame = measure_sets(spec, runs)[0].set_index("system")
-    assert spec.measured == ["converged_metric_mean", "tta_s"]
+    assert spec.columns == ["converged_metric_mean", "tta_s"]
     assert frame["tta_s"].to_dict() == pytest.approx({"bsp": bsp_s, "asp": asp_s})
     assert frame["converged_metric_mean"].tolist() == pytest.approx([0.6, 0.6])
     alone = measure_sets(spec, [run for run in runs if run[0].levels["system"] == "bsp"])[0]
@@ -324,7 +324,7 @@ def test_a_rate_until_the_target(tmp_path: Path) -> None:
     """Both are done when the last job ends at 12 s; asp's jobs are at their goals after 2 s."""
     wanted = {"measures": ["converged_metric_mean", "makespan_s"], "until_target": {"spent": "makespan_s"}}
     spec = spec_of(tmp_path, **{**LEARNS, **wanted}, seeds=[0])
-    assert spec.measured[:3] == ["converged_metric_mean", "makespan_s", "spent"]
+    assert spec.columns[:3] == ["converged_metric_mean", "makespan_s", "spent"]
     runs = [(cell, load_cluster(written(tmp_path / cell.name, a=LOW, b=RISING))) for cell in cells(spec)]
     frame = measure_sets(spec, runs)[0].set_index("system")
     assert frame.loc["asp", "spent"] == frame.loc["asp", "makespan_s"] * 2.0
@@ -332,7 +332,7 @@ def test_a_rate_until_the_target(tmp_path: Path) -> None:
 
 def test_what_is_converged_to_is_the_mean_of_the_last_fifth(tmp_path: Path) -> None:
     run = digest(load_cluster(written(tmp_path / "run", a=LATE, b=RISING)))
-    assert run.learning.settled() == pytest.approx({"a": 0.7, "b": 0.8})
+    assert run.learning.converged_values() == pytest.approx({"a": 0.7, "b": 0.8})
     assert CLUSTER_MEASURES["converged_metric_mean"](run) == pytest.approx(0.75)
     assert CLUSTER_MEASURES["perplexity_mean"](run) == pytest.approx((exp(0.3) + exp(0.2)) / 2)
     assert run.learning.reached_s({"a": 0.5}) == pytest.approx({"a": 4.0, "b": float("nan")}, nan_ok=True)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from analysis.measures.cluster.gpu_lanes import drawn_hosts, gpu_lanes
 from analysis.measures.cluster.hosts import busier_frac, host_use
 from analysis.measures.cluster.jobs import gpus_used, in_system, job_times, makespan_s, running, use_over_time, window
-from analysis.measures.cluster.steps import counted
+from analysis.measures.cluster.steps import count_intervals
 from analysis.measures.cluster.summary import summarise_cluster
 from analysis.records.cluster import load_cluster
 from tests.support.cluster_records import ClusterStory
@@ -32,14 +32,14 @@ INTERVALS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20), st.intege
 def test_steps_count_what_covers_each_time(found: list[tuple[int, int, int]], one: int, other: int) -> None:
     """Brute force: whole seconds, each looked at in its middle."""
     spans = [(min(a, b), max(a, b), weight) for a, b, weight in found]
-    steps = counted(*zip(*spans, strict=True)) if spans else counted([], [])
+    steps = count_intervals(*zip(*spans, strict=True)) if spans else count_intervals([], [])
     low, high = min(one, other), max(one, other)
     middles = [second + 0.5 for second in range(low, high)]
     values = [sum(weight for a, b, weight in spans if a <= t < b) for t in middles]
     assert steps.at(middles).tolist() == values
     assert steps.integral(low, high) == pytest.approx(sum(values))
     assert isnan(steps.mean(low, high)) if low == high else steps.mean(low, high) == pytest.approx(np.mean(values))
-    endless = counted([1.0, 2.0], [nan, 3.0])
+    endless = count_intervals([1.0, 2.0], [nan, 3.0])
     assert endless.at([0.0, 1.0, 2.5, 1e9]).tolist() == [0.0, 1.0, 2.0, 1.0]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.measures.cluster.deviations import PARTS, compared, is_slow, job_stragglers
+from analysis.measures.cluster.deviations import PARTS, compare_workers, is_slow, job_stragglers
 from analysis.measures.cluster.episodes import episodes
 from analysis.measures.cluster.histogram import EDGES, counts, tabulate
 from analysis.measures.cluster.occupancy import Occupancy
@@ -49,7 +49,7 @@ def spans_of(workers: Sequence[int], servers: Sequence[int] = (), start_s: float
 
 def test_deviations_by_hand() -> None:
     """STAR, section II: d_i = (T_i - min T) / min T, a straggler above 20 %."""
-    rows = compared(iterations([[{}, {"send_s": 0.3}, {"send_s": 0.31}], [{}, {}, {}]]))
+    rows = compare_workers(iterations([[{}, {"send_s": 0.3}, {"send_s": 0.31}], [{}, {}, {}]]))
     assert rows["time_s"].tolist() == pytest.approx([1.0, 1.2, 1.21, 1.0, 1.0, 1.0])
     assert rows["deviation_frac"].tolist() == pytest.approx([0.0, 0.2, 0.21, 0.0, 0.0, 0.0])
     slow = is_slow(rows.assign(deviation_frac=rows["deviation_frac"].round(9)))
@@ -71,7 +71,7 @@ def test_workers_are_compared_at_equal_work() -> None:
     more = {"samples": 12, "assigned_samples": 12, "data_s": 0.15, "compute_s": 0.75}
     less = {"samples": 4, "assigned_samples": 4, "data_s": 0.05, "compute_s": 0.25}
     slept = {**less, "compute_s": 0.75, "injected_s": 0.5}
-    rows = compared(iterations([[more, less], [more, {**less, "data_s": 0.1, "compute_s": 0.5}], [more, slept]]))
+    rows = compare_workers(iterations([[more, less], [more, {**less, "data_s": 0.1, "compute_s": 0.5}], [more, slept]]))
     assert rows["time_s"].tolist() == pytest.approx([1.0, 1.0, 1.0, 1.6, 1.0, 1.5])
 
 
@@ -92,16 +92,18 @@ def test_a_ring_is_compared_without_its_sum_and_without_the_transfers_of_who_has
 
 def test_deviations_at_their_limits() -> None:
     """Both are measured, by clocks of their own: waiting for servers is never negative."""
-    rows = compared(iterations([[{}, {"recv_s": 0.4}]]))
+    rows = compare_workers(iterations([[{}, {"recv_s": 0.4}]]))
     assert rows["servers_s"].tolist() == pytest.approx([0.1, 0.0])
     assert rows["link_s"].tolist() == pytest.approx([0.3, 0.4])
     even = dict.fromkeys(("data_s", "compute_s", "pull_s", "send_s"), 0.25)
-    rows = compared(iterations([[even, {**even, "compute_s": 0.375}, {**even, "send_s": 0.375}]]))
+    rows = compare_workers(iterations([[even, {**even, "compute_s": 0.375}, {**even, "send_s": 0.375}]]))
     assert job_stragglers(rows)["communication_half_frac"] == pytest.approx(2 / 3)
     nothing = dict.fromkeys(USUAL, 0.0)
-    assert len(compared(iterations([[nothing, {}]]))) == 0
-    assert isnan(job_stragglers(compared(iterations([[{"data_s": 0.0}, {}]])))["data_straggler_frac"])
-    found = job_stragglers(compared(iterations([[{}, {}], [{"data_s": 0.5}, {}], [{}, {}], [{}, {"data_s": 0.25}]])))
+    assert len(compare_workers(iterations([[nothing, {}]]))) == 0
+    assert isnan(job_stragglers(compare_workers(iterations([[{"data_s": 0.0}, {}]])))["data_straggler_frac"])
+    found = job_stragglers(
+        compare_workers(iterations([[{}, {}], [{"data_s": 0.5}, {}], [{}, {}], [{}, {"data_s": 0.25}]]))
+    )
     assert (found["rise_frac"], found["fall_frac"]) == (pytest.approx(1 / 6), pytest.approx(1 / 6))
 
 
@@ -136,7 +138,7 @@ def test_deviations_by_brute_force(seed: int) -> None:
         times = {worker: time_s for (number, worker), (_, time_s) in last.items() if number == iteration}
         if len(times) > 1:
             expected |= {(iteration, worker): time_s / min(times.values()) - 1.0 for worker, time_s in times.items()}
-    found = compared(rows)
+    found = compare_workers(rows)
     got = dict(zip(zip(found["iteration"], found["worker"], strict=True), found["deviation_frac"], strict=True))
     assert got == pytest.approx(expected)
     slow = {iteration for (iteration, _), deviation in expected.items() if deviation > 0.2}
@@ -147,7 +149,7 @@ CALM: list[list[dict[str, float]]] = [[{}, {}]]
 
 
 def found_in(job: Sequence[Sequence[dict[str, float]]], spans: pd.DataFrame, zero_s: float = 0.0) -> pd.DataFrame:
-    return episodes(compared(iterations(job)), zero_s, spans)
+    return episodes(compare_workers(iterations(job)), zero_s, spans)
 
 
 @pytest.mark.parametrize("cause", SLOWER)
@@ -175,7 +177,7 @@ def test_who_always_straggles_is_compared_with_others_and_a_reference_is_of_calm
 @pytest.mark.parametrize("seed", range(3))
 def test_episodes_by_brute_force(seed: int) -> None:
     """Consecutive comparable iterations of a worker, found by a walk."""
-    rows = compared(random_rows(seed, number=80))
+    rows = compare_workers(random_rows(seed, number=80))
     expected = []
     for worker, mine in rows.groupby("worker"):
         length = 0
@@ -199,7 +201,7 @@ def test_five_calm_iterations_are_a_reference_of_its_own(calm: int, reference: s
 
 
 def test_an_iteration_that_begins_with_its_job_on_a_host_is_on_that_host_and_an_episode_ends_there() -> None:
-    rows = compared(iterations([[{}, {}], [{}, SLOWER["link"]]]))
+    rows = compare_workers(iterations([[{}, {}], [{}, SLOWER["link"]]]))
     begun_s = float((rows["t"] - rows["time_s"])[rows["iteration"] == 1].iloc[1])
     spans = pd.concat([spans_of([0, 1]), spans_of([2, 3], start_s=begun_s)], ignore_index=True)
     assert episodes(rows, 0.0, spans)["host"].tolist() == [3]
@@ -309,7 +311,7 @@ def test_rows_are_those_of_the_tables(tmp_path: Path) -> None:
     got = read_job_rows(path)
     assert got.pop("recv_s").isna().all(), "that record lacks it: its pull counts as the link"
     pd.testing.assert_frame_equal(got, expected[list(got.columns)], check_dtype=False)
-    assert compared(read_job_rows(path))["servers_s"].eq(0.0).all()
+    assert compare_workers(read_job_rows(path))["servers_s"].eq(0.0).all()
 
 
 def test_a_torn_line_and_lost_rows(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from matplotlib.text import Text
 from scipy import stats
 
 from analysis.claims.ledger import Claim
-from analysis.experiments.plotted import panels, plotted
+from analysis.experiments.plotted import numbers_of_figure, panels
 from analysis.experiments.results import Results, measure_runs
 from analysis.experiments.spec import Drawing, cells, load_spec
 from analysis.figures import elastic
@@ -141,7 +141,7 @@ def test_final_values_are_those_of_each_panel(tmp_path: Path) -> None:
 
 def test_a_panel_shows_its_level_of_ours_and_the_papers(tmp_path: Path) -> None:
     found = results(tmp_path, "bars", panels="size")
-    each = panels(plotted(found), found)
+    each = panels(numbers_of_figure(found), found)
     assert [(level, set(mine.ours["size"]), list(mine.paper["size"])) for level, mine in each] == [
         ("1", {"1"}, ["1"]),
         ("2", {"2"}, []),
@@ -150,7 +150,7 @@ def test_a_panel_shows_its_level_of_ours_and_the_papers(tmp_path: Path) -> None:
     assert table.loc["bsp", ["paper", "paper_std"]].tolist() == [0.5, 0.1]
     assert table.loc["asp", ["paper", "paper_std"]].isna().all()
     whole = replace(found, spec=msgspec.structs.replace(found.spec, figure=Drawing(kind="bars")))
-    assert [level for level, _ in panels(plotted(whole), whole)] == [None]
+    assert [level for level, _ in panels(numbers_of_figure(whole), whole)] == [None]
 
 
 def test_a_restarted_worker_is_told_apart_and_leaves_a_gap(tmp_path: Path) -> None:

@@ -78,9 +78,9 @@ def test_a_run_has_a_row_for_every_predictor(tmp_path: Path) -> None:
     """Six runs and two predictors; the false alarms of each are drawn by system."""
     figure = {"kind": "groups", "by": "predictor", "along": "system", "value": "false_positive_rate"}
     spec = spec_of(tmp_path, **{**SYSTEMS, "predictors": TWO, "figure": figure})
-    assert spec.shown == ["last", "early"]
-    assert spec.compared == ["system", "predictor"]
-    assert "false_negative_rate" in spec.measured
+    assert spec.shown_levels == ["last", "early"]
+    assert spec.compared_axes == ["system", "predictor"]
+    assert "false_negative_rate" in spec.columns
     found = []
     for cell in cells(spec):
         received = story(cell.levels["system"], seed=cell.seed)

@@ -13,10 +13,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from analysis.claims.ledger import Claim
-from analysis.claims.related import related
-from analysis.experiments.plotted import plotted
+from analysis.claims.related import extend_by_ratios
+from analysis.experiments.plotted import numbers_of_figure
 from analysis.experiments.results import RATIO, VALUE, Results, measure_sets
-from analysis.experiments.samples import pooled
+from analysis.experiments.samples import pool
 from analysis.experiments.spec import Shown, SpecError, cells
 from analysis.figures.bars import draw_bars, limit_of
 from analysis.figures.experiment import bars, cdf, dots
@@ -36,7 +36,7 @@ def said(how: str, value: float, subject: str, base: str, unit: str = "%", **mor
 
 def found_from(claims: list[Claim], **known: float) -> dict[str, tuple[float, float]]:
     cells_of: dict[tuple[str, ...], tuple[float, float]] = {(name,): (value, value) for name, value in known.items()}
-    return {name: ends for (name,), ends in related(claims, ["system"], cells_of).items()}
+    return {name: ends for (name,), ends in extend_by_ratios(claims, ["system"], cells_of).items()}
 
 
 def test_a_ratio_gives_one_value_from_the_other() -> None:
@@ -84,7 +84,7 @@ def experiment(folder: Path, claims: list[Claim], **drawing: Any) -> Results:
 
 
 def marks_of(found: Results) -> dict[str, tuple[float, str]]:
-    paper = plotted(found).paper
+    paper = numbers_of_figure(found).paper
     return {row.system: (pytest.approx(row.value), row.how) for row in paper.itertuples()}  # type: ignore[misc]
 
 
@@ -100,7 +100,7 @@ def test_ratios_are_to_the_papers_values_or_to_our_anchor(tmp_path: Path) -> Non
     assert marks_of(both) == {"bsp": (200.0, VALUE), "asp": (50.0, RATIO)}
     printed = experiment(tmp_path, [ratio], printed=[{"at": {"system": "asp"}, "value": 45.0}])
     assert marks_of(printed) == {"asp": (45.0, VALUE), "bsp": (90.0, RATIO)}
-    table = plotted(both).together.set_index("system")
+    table = numbers_of_figure(both).together.set_index("system")
     assert table.loc["asp", ["paper", "paper_how"]].tolist() == [50.0, RATIO]
 
 
@@ -122,7 +122,7 @@ def test_marks_and_panels_that_make_no_sense_are_refused(drawing: dict[str, Any]
 
 def samples(rows: list[tuple[str, str, str, float, int]]) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=["system", "measure", "group", "value", "count"])
-    return pooled([frame.assign(seed=0)], ["system", "seed"])
+    return pool([frame.assign(seed=0)], ["system", "seed"])
 
 
 def open_ended() -> pd.DataFrame:
@@ -181,7 +181,7 @@ def test_a_panel_has_the_percentiles_over_jobs_and_far_values_as_arrows(tmp_path
     found = experiment(tmp_path, [said("lower", 50, "asp", "bsp")], anchor={"system": ["bsp"]}, kind="dots")
     known = samples([("bsp", "jct_s", "", float(value), 1) for value in range(1, 201)] + [("asp", "jct_s", "", inf, 3)])
     found = replace(found, samples=known)
-    table = dots.with_percentiles(plotted(found).ours, found, found.spec.figure.alone).set_index("system")
+    table = dots.with_percentiles(numbers_of_figure(found).ours, found, found.spec.figure.alone).set_index("system")
     assert table.loc["bsp", ["least", "most", "jobs"]].tolist() == [2.0, 198.0, 200]
     assert table.loc["asp", ["least", "most", "jobs"]].tolist() == [inf, inf, 3]
     assert table.loc["ssp", "jobs"] == 0

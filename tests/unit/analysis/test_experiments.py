@@ -13,7 +13,7 @@ import yaml
 from omegaconf import OmegaConf
 
 from analysis.about import COMPARED
-from analysis.claims.ledger import Claim, chosen, load_ledger
+from analysis.claims.ledger import Claim, claims_of_experiment, load_ledger
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES
 from analysis.experiments.measures import MEASURES, consumption, update_s, use_weighted_frac
 from analysis.experiments.page import compose, section, sections
@@ -27,7 +27,7 @@ from analysis.experiments.spec import (
     cells,
     find_specs,
     load_spec,
-    narrowed,
+    narrow,
     settings_of,
 )
 from analysis.figures.style import STRATEGY_COLOURS
@@ -98,12 +98,12 @@ def test_parts_of_all_combinations_are_named_by_levels_and_seeds(tmp_path: Path)
 
 
 def test_a_part_of_an_experiment(tmp_path: Path) -> None:
-    part = narrowed(spec_of(tmp_path), [4], {"system": ["asp"]})
+    part = narrow(spec_of(tmp_path), [4], {"system": ["asp"]})
     assert [cell.name for cell in cells(part)] == ["worker_asp_seed4", "server_asp_seed4"]
     with pytest.raises(SpecError, match="--only speed: toy_table has no such axis; there are role, system"):
-        narrowed(part, None, {"speed": ["asp"]})
+        narrow(part, None, {"speed": ["asp"]})
     with pytest.raises(SpecError, match="--only system=bps: no such level"):
-        narrowed(part, None, {"system": ["bps"]})
+        narrow(part, None, {"system": ["bps"]})
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_an_experiment_names_measures_and_a_figure_that_there_are(name: str) -> 
     assert (spec.table is not None) == (name in COMPUTED)
     if spec.table is None:
         assert set(spec.measures) <= set(MEASURES) or set(spec.measures) <= set(CLUSTER_MEASURES)
-        assert {one.measure for one in spec.figure.several} <= {*spec.measured, *SAMPLES}
+        assert {one.measure for one in spec.figure.several} <= {*spec.columns, *SAMPLES}
 
 
 COMPOSED = ("antdt_fig9", "antdt_fig16", "gc_fig3", "star_fig14")
@@ -196,8 +196,8 @@ def test_its_claims_are_about_its_cells(name: str) -> None:
     assert {claim.experiment for claim in ledger.values() if claim.experiment} <= set(SPECS)
     scored = [{PREDICTOR: level} for level in spec.predictors] or [{}]
     there = [{**cell.levels, **more} for cell in cells(spec) for more in scored]
-    for claim in chosen(ledger, name):
-        assert claim.of in spec.measured, claim.id
+    for claim in claims_of_experiment(ledger, name):
+        assert claim.of in spec.columns, claim.id
         for cell in (claim.subject, *({**claim.subject, **other} for other in claim.against)):
             assert any(cell.items() <= levels.items() for levels in there), f"{claim.id}: {cell}"
 

@@ -49,7 +49,7 @@ def _check(log: StepLog) -> None:
     elif len(log.steps) < advise.FEWEST_STEPS:
         assert len(compared_ranks(log, 0.1, "")) >= 3
     else:
-        job = advising.understood(log, [], advise.parse(["x.log"]))
+        job = advising.diagnose(log, [], advise.parse(["x.log"]))
         assert math.isfinite(job.model.length_s)
 
 

@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 
 from analysis.figures.prediction import NAMES, group_title, predictor_name
 from analysis.measures.prediction import RATES, lead_summary, lead_times, rates, scores
-from analysis.measures.prediction_labels import losses, planned, realised, timed, truth, windows
+from analysis.measures.prediction_labels import (
+    losses,
+    planned_labels,
+    realised_labels,
+    timed_iterations,
+    truth,
+    windows,
+)
 from analysis.measures.work import STRAGGLER_FRAC, deviations
 from analysis.records.load import RecordError, Run, load_run
 from predictors.registry import STRAGGLER_PREDICTORS
@@ -107,8 +114,8 @@ def test_lead_times_in_short() -> None:
 def test_under_a_barrier_the_iterations_of_a_round_are_compared(tmp_path: Path) -> None:
     """The same as what the run's summary counts: worker 1 in its three delayed iterations."""
     run = run_of(bsp_story(), tmp_path)
-    rows = timed(run)
-    label = realised(rows, losses(run))
+    rows = timed_iterations(run)
+    label = realised_labels(rows, losses(run))
     slow = deviations(run.tables.iterations)
     slow = slow[slow["deviation_frac"] > STRAGGLER_FRAC]
     marked = rows[label.astype("bool")]
@@ -123,7 +130,7 @@ def rows_of(*iterations: tuple[int, float, float]) -> pd.DataFrame:
 
 
 def labelled(rows: pd.DataFrame, lost: list[tuple[float, int]] | None = None) -> dict[tuple[int, float], bool | None]:
-    label = realised(rows, lost or [])
+    label = realised_labels(rows, lost or [])
     return {
         (int(worker), float(begun)): None if pd.isna(each) else bool(each)
         for worker, begun, each in zip(rows["worker"], rows["begun_s"], label, strict=True)
@@ -165,7 +172,7 @@ def test_the_plan_covers_what_begins_in_a_window_or_is_under_way_in_it() -> None
     rows = rows_of((0, 0.0, 1.0), (0, 1.0, 2.0), (0, 2.0, 3.0), (0, 3.0, 4.0), (1, 1.0, 2.0))
     for slept, covered in ((True, [2.0]), (False, [1.0, 2.0])):
         plan = pd.DataFrame([(0, 1.5, 3.0, slept)], columns=["worker", "start_s", "end_s", "slept"])
-        marked = rows[planned(rows, plan).astype("bool")]
+        marked = rows[planned_labels(rows, plan).astype("bool")]
         assert list(marked["begun_s"]) == covered
         assert set(marked["worker"]) == {0}
 
@@ -179,8 +186,8 @@ def test_the_plan_of_a_record_is_that_of_its_workers(tmp_path: Path) -> None:
     ]
     run = run_of(asp_story(plan=plan), tmp_path)
     assert [tuple(row) for row in windows(run).to_numpy().tolist()] == [(1, 0.1, 0.3, True), (2, 0.2, 0.4, False)]
-    rows = timed(run)
-    marked = rows[planned(rows, windows(run)).astype("bool") & (rows["worker"] == 1)]
+    rows = timed_iterations(run)
+    marked = rows[planned_labels(rows, windows(run)).astype("bool") & (rows["worker"] == 1)]
     assert len(marked) > 0
     assert set(marked.index) == set(
         rows.index[(rows["worker"] == 1) & (rows["begun_s"] >= 0.1) & (rows["begun_s"] < 0.3)]
@@ -195,7 +202,7 @@ def test_short_batches_are_no_measure_and_telemetry_is_what_was_last_said(tmp_pa
     story.arrived(2.0, 0, 1, compute_s=1.0, iteration=1)
     story.arrived(2.5, 1, 2, compute_s=0.5, samples=3, assigned_samples=8)
     story.finished(3.0)
-    rows = timed(run_of(story, tmp_path))
+    rows = timed_iterations(run_of(story, tmp_path))
     assert list(rows["worker"]) == [0, 0]
     assert list(rows["cpu"]) == [1.0, 0.25]
     assert list(rows["memory"]) == [1.0, 1.0]
@@ -206,13 +213,13 @@ def test_a_record_without_iterations_is_refused(tmp_path: Path) -> None:
     story.started()
     story.finished(1.0)
     with pytest.raises(RecordError, match="holds no iteration of a worker on a whole batch"):
-        timed(run_of(story, tmp_path))
+        timed_iterations(run_of(story, tmp_path))
 
 
 def test_exactly_the_tolerance_longer_is_no_straggler() -> None:
     rows = pd.DataFrame({"worker": [0, 1, 2], "iteration": 0, "begun_s": 0.0, "t": [1.0, 1.25, 1.5]})
     rows = rows.assign(iter_s=rows["t"])
-    assert list(realised(rows, [], tolerance_frac=0.25)) == [False, False, True]
+    assert list(realised_labels(rows, [], tolerance_frac=0.25)) == [False, False, True]
 
 
 def test_predictors_and_panels_have_names_for_people() -> None:
@@ -226,7 +233,7 @@ def planned_run(path: Path, pattern: str) -> Run:
     """BSP of two workers; worker 0 has windows of this pattern in its second and third iterations."""
     story = bsp_story()
     run = run_of(story, path)
-    rows = timed(run)
+    rows = timed_iterations(run)
     begun = sorted(rows.loc[rows["worker"] == 0, "begun_s"])[1:3]
     windows = [(begun_s, begun_s + 0.01, "worker:0", "slowdown", 0.5 + place) for place, begun_s in enumerate(begun)]
     plan = pd.DataFrame(windows, columns=["start_s", "end_s", "target", "kind", "magnitude"])
@@ -238,13 +245,15 @@ def test_faults_are_the_plan_without_what_comes_by_turns(tmp_path: Path) -> None
     """What a worker's own sequences add is no fault of it; a throttled processor is."""
     for pattern, faults in (("throttle", 2), ("sequence_lengths", 0), ("pauses", 0), ("power_law", 0)):
         run = planned_run(tmp_path / pattern, pattern)
-        rows = timed(run)
+        rows = timed_iterations(run)
         assert truth(run, rows, "plan").sum() == 2
         assert truth(run, rows, "faults").sum() == faults
-        assert list(truth(run, rows, "realised").fillna(False)) == list(realised(rows, losses(run)).fillna(False))
+        assert list(truth(run, rows, "realised").fillna(False)) == list(
+            realised_labels(rows, losses(run)).fillna(False)
+        )
 
 
 def test_the_work_of_sequences_is_known_beforehand(tmp_path: Path) -> None:
-    rows = timed(planned_run(tmp_path / "lengths", "sequence_lengths"))
+    rows = timed_iterations(planned_run(tmp_path / "lengths", "sequence_lengths"))
     assert list(rows.loc[rows["worker"] == 0, "work"])[:4] == [1.0, 1.5, 2.5, 1.0]
-    assert timed(planned_run(tmp_path / "other", "throttle"))["work"].isna().all()
+    assert timed_iterations(planned_run(tmp_path / "other", "throttle"))["work"].isna().all()

@@ -10,7 +10,7 @@ from analysis.fitting.thinning import thinned
 from analysis.logs.step_log import StepLog
 from analysis.measures.block_intervals import in_blocks, ratio_interval
 from analysis.measures.lateness import lateness
-from analysis.measures.ranking import Repeated, cured, ranked, work_in_blocks
+from analysis.measures.ranking import Repeated, rank_strategies, ranked_cure, work_in_blocks
 from analysis.measures.slow_steps import slow_steps
 from analysis.measures.straggling import straggling
 
@@ -231,12 +231,12 @@ def done(*work: float) -> Repeated:
 def test_strategies_are_ranked_by_the_work_that_they_do_in_the_same_history_and_pauses_remain() -> None:
     some = [(1.0, 1.1, 0.9, 1.0), (0.5, 0.55, 0.45, 0.5), (2.0, 2.2, 1.8, 2.0), (0.0, 0.0, 0.0, 0.0)]
     jobs = {name: done(*work) for name, work in zip(("now", "slow", "quick", "never"), some, strict=True)}
-    found = ranked(jobs, "now", logged_s=100.0)
+    found = rank_strategies(jobs, "now", logged_s=100.0)
     assert [one.strategy for one in found] == ["quick", "now", "slow", "never"]
     assert [one.ratio for one in found] == pytest.approx([0.5, 1.0, 2.0, np.inf])
     assert [one.jct_s for one in found] == pytest.approx([50.0, 100.0, 200.0, np.inf])
     assert [one.verdict for one in found if one.strategy != "now"] == ["faster", "slower", "slower"]
-    quick = ranked(jobs, "now", logged_s=100.0, paused_s=20.0)[0]
+    quick = rank_strategies(jobs, "now", logged_s=100.0, paused_s=20.0)[0]
     assert (quick.ratio, quick.jct_s) == pytest.approx((0.2 + 0.8 * 0.5, 60.0))
 
 
@@ -265,8 +265,8 @@ def test_too_few_blocks_and_damaged_logs_have_no_interval() -> None:
 
 
 def test_a_cure_costs_its_restart() -> None:
-    row = cured("replace", np.full(40, 2.0), np.full(40, 0.5), 10.0, 4)
+    row = ranked_cure("replace", np.full(40, 2.0), np.full(40, 0.5), 10.0, 4)
     assert (row.ratio, row.jct_s) == pytest.approx((1 - 0.25 + 0.125, 70.0))
     assert row.low <= row.ratio <= row.high
     assert row.verdict == "faster"
-    assert cured("replace", np.full(40, 2.0), np.full(40, 0.5), 30.0, 4).verdict == "slower"
+    assert ranked_cure("replace", np.full(40, 2.0), np.full(40, 0.5), 30.0, 4).verdict == "slower"

@@ -15,7 +15,16 @@ from analysis.claims.answers import Answer, answer
 from analysis.claims.judge import Verdict, judge, of_group
 from analysis.claims.ledger import Claim
 from analysis.experiments.numbers import DASH
-from analysis.experiments.page import front, many_alike, named, ours_text, overview, paper_text, remarks, varying
+from analysis.experiments.page import (
+    front,
+    line_of_alike,
+    many_alike,
+    ours_text,
+    overview,
+    paper_text,
+    remarks,
+    varying,
+)
 from analysis.measures.small_samples import interval
 from tests.unit.analysis.test_claims import PAIR, claim, runs
 
@@ -296,8 +305,8 @@ def test_what_a_reader_is_told_of_a_claim() -> None:
     arithmetic, never = Verdict("", "by arithmetic"), Verdict("not exercised", "not exercised")
     mixed = [(f"toy.{n}", arithmetic) for n in range(5)] + [("toy.x", Verdict("met", "by arithmetic"))]
     assert many_alike([*mixed, ("toy.y", never)]) == {"by arithmetic": [f"toy.{n}" for n in range(5)]}
-    assert named("by arithmetic", ["toy.a", "toy.b"], "toy_fig1") == "- by arithmetic: `a`, `b`."
-    assert "13 claims, whose values are in `toy_fig1_claims.csv`" in named("met", ["toy.a"] * 13, "toy_fig1")
+    assert line_of_alike("by arithmetic", ["toy.a", "toy.b"], "toy_fig1") == "- by arithmetic: `a`, `b`."
+    assert "13 claims, whose values are in `toy_fig1_claims.csv`" in line_of_alike("met", ["toy.a"] * 13, "toy_fig1")
     cases = tuple(Answer(value, value - 1, value + 1, 3) for value in (3.0, 1.0, 2.0, 5.0, 4.0))
     many = Answer(1.0, 0.0, 2.0, 3, text="all five", cases=cases)
     assert ours_text(claim(unit="%"), many) == "1 [0, 2] to 5 [4, 6] % in 5 cases"

@@ -45,8 +45,8 @@ from scripts.measure.planted_jobs import (
     usual,
 )
 from stragglab.commands import advise
-from stragglab.tables.hybrid_cures import COUNTS, DEAL, DEPTHS, NO_SLOW_RANK, REPLACE, REROUTE, lines, ranked
-from stragglab.tables.what_if import tabled
+from stragglab.tables.hybrid_cures import COUNTS, DEAL, DEPTHS, NO_SLOW_RANK, REPLACE, REROUTE, lines, rank_cures
+from stragglab.tables.what_if import read_job
 
 BYTEDANCE = Path(__file__).parent / "bytedance"
 
@@ -222,7 +222,7 @@ def test_only_other_layers_help_a_job_whose_last_stage_is_long_in_all_replicas(c
 def test_a_restart_is_due_when_its_price_is_lost():
     """A restart that costs as much as 2.5 steps lose is due at the third one; one of 25 steps, 17 after the eight."""
     truth = Truth(SLOW_RANK, (2, 2, 4), (0, 0), factor=2.0, jitter=0.0)
-    ranking = ranked(WhatIf(job_of(table_of(truth))))
+    ranking = rank_cures(WhatIf(job_of(table_of(truth))))
     lost_s = ranking.measured.mean_s - next(one for one in ranking.helping if one.kind == REPLACE).plan.mean_s
     said = lines(ranking, range(10, 18), 2.5 * lost_s)
     assert any(one.startswith("replace replica 0, stage 0: now:") and "it was due at step 12" in one for one in said)
@@ -231,7 +231,7 @@ def test_a_restart_is_due_when_its_price_is_lost():
 
 
 def test_cures_that_need_other_replicas_or_another_order_say_so():
-    ranking = ranked(WhatIf(job_of(table_of(Truth("none", (1, 2, 3))))))
+    ranking = rank_cures(WhatIf(job_of(table_of(Truth("none", (1, 2, 3))))))
     assert {one.kind: one.needs for one in ranking.cures if one.plan is None} == {
         REPLACE: NO_SLOW_RANK,
         REROUTE: NO_SLOW_RANK,
@@ -242,14 +242,14 @@ def test_cures_that_need_other_replicas_or_another_order_say_so():
     turns = dict(found.job.turns)
     turns[0, 0] = sorted(turns[0, 0], key=lambda one: (one.number == 2, one.kind == BACKWARD, one.number))
     found.job = found.job._replace(turns=turns)
-    unknown = [one.kind for one in ranked(found).cures if one.needs.startswith("stages make their passes")]
+    unknown = [one.kind for one in rank_cures(found).cures if one.needs.startswith("stages make their passes")]
     assert sorted(unknown) == sorted([COUNTS, DEPTHS])
 
 
 @pytest.mark.long(like="test_only_other_layers_help_a_job_whose_last_stage_is_long_in_all_replicas")
 def test_a_slow_rank_is_replaced_relieved_or_gets_fewer_micro_batches():
     """AR, of ByteDance's traces (OSDI 2025): replica 0, stage 0 is 2.355 times as slow as its peers."""
-    ranking = ranked(tabled(BYTEDANCE / "AR-2-steps.parquet")[1])
+    ranking = rank_cures(read_job(BYTEDANCE / "AR-2-steps.parquet")[1])
     first, *others = ranking.helping[:3]
     assert first.kind == REPLACE
     by_kind = {one.kind: one.plan for one in others}

@@ -15,7 +15,7 @@ from runtime.hybrid.what_if import WhatIf
 from stragglab.commands import advise
 from stragglab.tables import hybrid_cures
 from stragglab.tables import what_if as what_if_tables
-from stragglab.tables.what_if import lines, tabled
+from stragglab.tables.what_if import lines, read_job
 
 HERE = Path(__file__).parent / "bytedance"
 PUBLISHED = json.loads((HERE / "published.json").read_text())
@@ -40,7 +40,7 @@ def assert_published(found, published, rel):
 
 def test_a_job_with_a_long_stage_is_as_its_publishers_found():
     """ST: S = 1.1787; stage 3 alone makes steps 1.23 times as long."""
-    table, found = tabled(HERE / "ST.parquet")
+    table, found = read_job(HERE / "ST.parquet")
     assert_published(found, PUBLISHED["ST"], 1e-5)
     step_s = dict(zip(map(str, table.steps), found.job.step_s(found.job.measured_s), strict=True))
     assert step_s == pytest.approx(PUBLISHED["ST"]["step_s"], rel=1e-5)
@@ -48,7 +48,7 @@ def test_a_job_with_a_long_stage_is_as_its_publishers_found():
 
 def test_the_slow_worker_is_found_in_two_steps():
     """AR: replica 0, stage 0 is slow; of two of 44 steps, so ideal durations are others than the published ones."""
-    _, found = tabled(HERE / "AR-2-steps.parquet")
+    _, found = read_job(HERE / "AR-2-steps.parquet")
     assert next(iter(found.by_worker)) == (0, 0)
     assert found.slowest == [(0, 0)]
     assert found.computing[0, 0] == pytest.approx(2.355, abs=0.02)
@@ -59,7 +59,7 @@ def test_the_slow_worker_is_found_in_two_steps():
 
 @whole
 def test_a_job_with_a_slow_worker_is_as_its_publishers_found():
-    table, found = tabled(Path(WHOLE or ".", "trace-AR.parquet"))
+    table, found = read_job(Path(WHOLE or ".", "trace-AR.parquet"))
     assert len(table.operators) * len(table.steps) == 117_216
     assert_published(found, PUBLISHED["AR"], 5e-4)
     assert next(iter(found.by_worker)) == (0, 0)
@@ -69,7 +69,7 @@ def test_a_job_with_a_slow_worker_is_as_its_publishers_found():
 
 @whole
 def test_a_job_with_unequal_sequences_is_as_its_publishers_found():
-    _, found = tabled(Path(WHOLE or ".", "trace-SE.parquet"))
+    _, found = read_job(Path(WHOLE or ".", "trace-SE.parquet"))
     assert found.slowdown == pytest.approx(1.5374, rel=5e-4)
     assert found.ideal_s == pytest.approx(5.8975, rel=1e-5)
     assert found.cured_by_slowest < 0.1  # no few workers are to blame
@@ -173,7 +173,7 @@ def test_a_job_without_a_slow_worker_has_no_suspect(tmp_path):
     rows().to_csv(tmp_path / "a.csv", index=False)
     pd.read_parquet(HERE / "ST.parquet").to_csv(tmp_path / "b.csv", index=False)
     for path in (tmp_path / "a.csv", tmp_path / "b.csv"):
-        table, found = tabled(path)
+        table, found = read_job(path)
         said = lines(table, found)
         assert not any("first suspect" in line for line in said)
         assert "no worker is a suspect: the slowest ones cost less than half of the lost time" in said
@@ -188,7 +188,7 @@ def test_a_table_of_very_many_replicas_or_operators_and_two_tables_are_refused(t
     rows(replicas=20).to_csv(tmp_path / "a.csv", index=False)
     monkeypatch.setattr(what_if_tables, "MOST_VISITS", 4_000)
     with pytest.raises(LogError, match="has 28 replicas, stages and kinds with 160 operators in a step"):
-        tabled(tmp_path / "a.csv")
+        read_job(tmp_path / "a.csv")
     monkeypatch.setattr(operators, "MOST_OPERATORS", 15)
     with pytest.raises(ValueError, match=r"^steps have 16 operators, and no more than 15 are read; give fewer ranks$"):
         what_if(rows())

@@ -177,7 +177,7 @@ def test_the_fastest_is_one_that_the_interval_shows(high: float, named: bool) ->
     """A ratio of 0.95 whose interval reaches above 1 is no gain, neither in words nor among the numbers."""
     noise = np.exp(0.01 * np.random.default_rng(0).standard_normal((40, 2)))
     log = StepLog(source="", ranks=tuple("01"), steps=tuple(range(40)), own_s=noise)
-    job = advising.understood(log, [], advise.parse(["log.csv"]))
+    job = advising.diagnose(log, [], advise.parse(["log.csv"]))
     ranking = [Ranked("asp", 0.95, 0.93, high, 1.0), Ranked("bsp", 1.0, nan, nan, 1.0)]
     advice = Advice(log=log, present="bsp", found=job.found, model=job.model, baseline_error=0.0, ranking=ranking)
     assert ("fastest, predicted" in page(advice, 0.1)) == named

@@ -30,7 +30,7 @@ def halves(ranks: int, steps: int, later: bool) -> StepLog:
 
 def advised(log: StepLog, out: Path, *words: str) -> Advice:
     asked = advise.parse(["x.csv", "-o", str(out), "--jobs", "1", "--topology", "ps", "--strategies", TRIED, *words])
-    return advising.advise(advising.understood(log, [], asked), asked, Console(file=StringIO()))
+    return advising.advise(advising.diagnose(log, [], asked), asked, Console(file=StringIO()))
 
 
 def ratios(advice: Advice) -> dict[str, float]:

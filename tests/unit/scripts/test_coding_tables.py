@@ -13,7 +13,7 @@ import torch
 from analysis.experiments.spec import Cell, cells, load_spec
 from stragglab.grids.experiments import TABLES
 from stragglab.tables import delayed_sgd
-from stragglab.tables.coding import CLUSTERS, SYSTEMS, code_of, every_set, finished, row, speeds_of
+from stragglab.tables.coding import CLUSTERS, SYSTEMS, code_of, decoding_times, every_set, row, speeds_of
 from stragglab.tables.transfers import delays_row, groups_row, replicas_row, transfers_row
 from strategies.gradient_coding import Code
 
@@ -74,15 +74,15 @@ def test_a_code_with_an_entry_lost_is_found_out() -> None:
     good = code_of("heter_aware", speeds, 1)
     broken = good.matrix.copy()
     broken[7, np.flatnonzero(broken[7])[0]] = 0.0
-    assert np.isfinite(finished(good, speeds, every_set(8, 1))).all()
-    assert np.isinf(finished(Code(broken), speeds, every_set(8, 1))).any()
+    assert np.isfinite(decoding_times(good, speeds, every_set(8, 1))).all()
+    assert np.isinf(decoding_times(Code(broken), speeds, every_set(8, 1))).any()
 
 
 def test_faults_only_ever_delay() -> None:
     """With three workers of which two are needed: without a fault the second is the last that is waited for."""
     code = code_of("cyclic", (1, 2, 4), 1)
-    assert finished(code, (1, 2, 4), every_set(3, 0)).tolist() == pytest.approx([2 / 3 / 2])
-    assert finished(code, (1, 2, 4), every_set(3, 1)).tolist() == pytest.approx([1 / 3, 2 / 3, 2 / 3])
+    assert decoding_times(code, (1, 2, 4), every_set(3, 0)).tolist() == pytest.approx([2 / 3 / 2])
+    assert decoding_times(code, (1, 2, 4), every_set(3, 1)).tolist() == pytest.approx([1 / 3, 2 / 3, 2 / 3])
 
 
 SPECS = Path(__file__).resolve().parents[3] / "conf" / "experiment"

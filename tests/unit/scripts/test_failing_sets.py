@@ -11,7 +11,7 @@ import pytest
 from analysis.experiments.cluster_measures import CLUSTER_MEASURES, digest
 from analysis.records.load import load_run
 from runtime.errors import FAILED, REFUSED, ConfigError
-from stragglab.grids.grid import JobFailed, clear, log_of, settle, unfinished
+from stragglab.grids.grid import JobFailed, clear, log_of, settle, unfinished_dir
 from tests.support.cluster_records import ClusterStory
 from tests.unit.analysis.test_fidelity import story
 
@@ -25,7 +25,7 @@ def one_failed(out: Path, *, finished: bool = True) -> None:
         jobs.start(0.0, job, [0], [0])
         if finished or status == "done":
             jobs.end(4.0, job, status)
-    jobs.write(unfinished(out, "run"), finished=finished)
+    jobs.write(unfinished_dir(out, "run"), finished=finished)
     log_of(out, "run").write_text("run.py: 1 of 2 jobs are not done: job b failed\n")
 
 
@@ -49,11 +49,11 @@ def test_what_is_refused_or_was_cut_off_is_a_failure_all_the_same(tmp_path: Path
 
 def test_a_single_job_that_failed_is_a_failure_all_the_same(tmp_path: Path) -> None:
     clear(tmp_path, "run")
-    story("bsp", seed=0, runtime="virtual", epochs=2).write(unfinished(tmp_path, "run"))
+    story("bsp", seed=0, runtime="virtual", epochs=2).write(unfinished_dir(tmp_path, "run"))
     log_of(tmp_path, "run").write_text("run.py: it broke\n")
     with pytest.raises(JobFailed, match="it broke"):
         settle("run", tmp_path, FAILED, failing=True)
-    unfinished(tmp_path, "nothing").mkdir()
+    unfinished_dir(tmp_path, "nothing").mkdir()
     log_of(tmp_path, "nothing").write_text("run.py: it broke\n")
     with pytest.raises(JobFailed, match="it broke"):
         settle("nothing", tmp_path, FAILED, failing=True)
@@ -64,7 +64,7 @@ def test_an_interruption_between_two_records_of_a_run_leaves_no_half_of_one(
 ) -> None:
     for epochs in (1, 2):
         clear(tmp_path, "run")
-        story("bsp", seed=0, runtime="virtual", epochs=epochs).write(unfinished(tmp_path, "run"))
+        story("bsp", seed=0, runtime="virtual", epochs=epochs).write(unfinished_dir(tmp_path, "run"))
         if epochs == 2:
             monkeypatch.setattr(shutil, "rmtree", interrupt)
             with pytest.raises(KeyboardInterrupt):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from predictors.fitted_file import FITTED
-from stragglab.vouching.fitted_since import fitted_since
+from stragglab.vouching.fitted_since import is_refitted
 from strategies.star.learned import ModeLearner
 
 
@@ -27,27 +27,27 @@ def by_another_command(path: Path, command: str) -> str:
 
 def test_files_that_come_along() -> None:
     names, settings = learner()
-    assert not fitted_since(names, settings)
-    assert not fitted_since((), settings)
-    assert fitted_since((names[0][:-1] + "x",), settings)
-    assert fitted_since((*names, "resources 00000000"), settings)
+    assert not is_refitted(names, settings)
+    assert not is_refitted((), settings)
+    assert is_refitted((names[0][:-1] + "x",), settings)
+    assert is_refitted((*names, "resources 00000000"), settings)
     gone = {"strategy": {"learning": {"weights": "nowhere/mine.npz"}}}
-    assert not fitted_since(("mine 01234567",), gone), "of a file that is gone nothing is known"
+    assert not is_refitted(("mine 01234567",), gone), "of a file that is gone nothing is known"
 
 
 @pytest.mark.parametrize("name", ["mine.npz", "modes.npz"])
 def test_a_file_of_ones_own_is_the_one_that_settings_name(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     names, settings = learner(by_another_command(path, "one"))
-    assert not fitted_since(names, settings)
+    assert not is_refitted(names, settings)
     by_another_command(path, "two")
-    assert fitted_since(names, settings)
+    assert is_refitted(names, settings)
 
 
 def test_the_settings_of_an_entry_of_a_list_name_a_file_too(tmp_path: Path) -> None:
     path = tmp_path / "modes.npz"
     names, _ = learner(by_another_command(path, "one"))
     settings = {"jobs": {"entries": [{"settings": ["strategy=star_ml", f"strategy.learning.weights={path}"]}]}}
-    assert not fitted_since(names, settings)
+    assert not is_refitted(names, settings)
     by_another_command(path, "two")
-    assert fitted_since(names, settings)
+    assert is_refitted(names, settings)

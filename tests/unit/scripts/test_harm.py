@@ -25,7 +25,7 @@ from runtime.run.checks.job import check_job
 from runtime.run.job import run_job
 from runtime.run.timing import outcome_of_job
 from stragglab.commands import harm as script
-from stragglab.grids.harm import COLUMNS, merged, report, whole
+from stragglab.grids.harm import COLUMNS, merge, report, whole
 
 pytestmark = pytest.mark.usefixtures("same_code")
 PAGE_CSV = script.ROOT / "docs" / "harm.csv"
@@ -118,8 +118,8 @@ def test_a_reason_is_one_for_its_cells_and_up_to_its_ratio(line: str, explains: 
     """A failed job has none."""
     reasons = harm.read_reasons(f"asp:\n- {line}\n".encode(), "reasons.yaml")
     slow, failed = (cells_of(jobs_of([("asp", 0, outcome, 11.0)])) for outcome in ("done", "failed"))
-    assert harm.unexplained(slow, reasons) == ([] if explains else slow)
-    assert harm.unexplained(failed, reasons) == failed
+    assert harm.cells_without_reason(slow, reasons) == ([] if explains else slow)
+    assert harm.cells_without_reason(failed, reasons) == failed
 
 
 def test_reasons_that_cannot_be_read_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,14 +141,14 @@ def jobs_of(rows: Sequence[tuple[str, int, str, float]]) -> pd.DataFrame:
 
 
 def cells_of(jobs: pd.DataFrame) -> list[harm.Cell]:
-    return harm.cells_of(harm.compared(jobs))
+    return harm.cells_of(harm.pair_with_bsp(jobs))
 
 
 def test_a_cell_is_the_median_over_the_seeds_and_bsp_is_none() -> None:
     """Reasons that nobody needs are named."""
     rows = [("bsp", 0, "done", 10.0)] + [("asp", seed, "done", taken) for seed, taken in enumerate((9.0, 30.0, 10.2))]
     (cell,) = cells_of(jobs_of(rows))
-    assert (cell.strategy, cell.ratio, cell.harmed) == ("asp", pytest.approx(1.02), False)
+    assert (cell.strategy, cell.ratio, cell.is_harmful) == ("asp", pytest.approx(1.02), False)
     cells = cells_of(jobs_of([("asp", 0, "done", 11.0), ("ssp", 0, "done", 9.0)]))
     needed, idle = harm.Reason(("none",), 1.2, "it is slow"), harm.Reason(("none",), 1.2, "it was slow")
     assert harm.idle_reasons(cells, {"asp": (needed,), "ssp": (idle,)}) == ["ssp: none: it was slow"]
@@ -168,8 +168,8 @@ def test_a_cell_is_the_median_over_the_seeds_and_bsp_is_none() -> None:
 def test_what_counts_as_harm(outcome: str, jct_s: float, harmed: bool, text: str) -> None:
     """Nobody may hide behind a job that came to no end."""
     (cell,) = cells_of(jobs_of([("asp", 0, outcome, jct_s)]))
-    assert (cell.harmed, cell_text(cell, {})) == (harmed, text)
-    assert bool(harm.unexplained([cell], {})) == harmed
+    assert (cell.is_harmful, cell_text(cell, {})) == (harmed, text)
+    assert bool(harm.cells_without_reason([cell], {})) == harmed
 
 
 def test_a_page_shows_the_table_of_one_number_of_workers_and_counts_all_that_were_tried() -> None:
@@ -228,7 +228,7 @@ def test_the_page_is_drawn_again_without_a_job(tmp_path: Path) -> None:
     jobs_of(rows).assign(workers=16).to_csv(page.with_suffix(".csv"), index=False)
     assert script.main(["--redraw", "--report", str(page), "-o", str(tmp_path / "out")]) == 0
     assert "| asp | 0.50 |" in page.read_text()
-    again = merged(jobs_of([("asp", 0, "done", 8.0)]).assign(workers=16), page.with_suffix(".csv"))
+    again = merge(jobs_of([("asp", 0, "done", 8.0)]).assign(workers=16), page.with_suffix(".csv"))
     assert again.set_index("strategy")["jct_s"].to_dict() == {"bsp": 10.0, "asp": 8.0, "ssp": 9.0, "first_k": 9.5}
     front = pd.read_csv(tmp_path / "images" / "grid_front.csv")
     assert dict(zip(front["strategy"], front["jct_ratio"], strict=True)) == {"asp": 0.5, "ssp": 0.9}, (
@@ -245,7 +245,7 @@ def test_no_cell_of_the_page_harms_without_a_reason_and_no_reason_is_idle(page_c
     """docs/harm.csv as `make harm` left it, and docs/harm_reasons.yaml."""
     reasons = harm.read_reasons(script.REASONS.read_bytes(), "harm_reasons.yaml")
     assert page_cells
-    assert [str(cell) for cell in harm.unexplained(page_cells, reasons)] == []
+    assert [str(cell) for cell in harm.cells_without_reason(page_cells, reasons)] == []
     assert harm.idle_reasons(page_cells, reasons) == []
 
 

@@ -16,14 +16,14 @@ from rich.console import Console
 
 from analysis.experiments.results import measure_runs
 from analysis.experiments.rows import is_busy, read_rows, row_of
-from analysis.experiments.spec import Spec, SpecError, cells, load_spec, narrowed
+from analysis.experiments.spec import Spec, SpecError, cells, load_spec, narrow
 from analysis.records.load import load_run
 from stragglab.commands import experiment
 from stragglab.grids import experiment_pages, rows
 from stragglab.grids.code import START, files_of, sha256_of_run
 from stragglab.grids.grid import record_of
 from stragglab.grids.idleness import Spent, others_frac
-from stragglab.grids.rows import Kept, counted_results, counts, make_rows
+from stragglab.grids.rows import Kept, counts, make_rows, results_that_count
 from tests.support.cli import run_cli
 from tests.unit.analysis.test_fidelity import story, with_copies
 
@@ -83,7 +83,7 @@ def test_rows_say_the_same_as_the_records_that_they_were_made_of(eight: Path) ->
     """The time to the metric of another cell needs the curves of both, which rows have."""
     spec, how = spec_of(eight), asked(eight)
     runs = [(cell, load_run(record_of(how.out.absolute() / spec.name, cell.name))) for cell in cells(spec)]
-    ours, whole = counted_results(spec, how)
+    ours, whole = results_that_count(spec, how)
     assert ours is not None
     assert whole
     expected = measure_runs(spec, runs)
@@ -116,7 +116,7 @@ def test_a_row_that_counts_is_made_once(eight: Path, tmp_path: Path, monkeypatch
     assert [second[name] == first[name] for name in ("bsp-4-0", "bsp-2-0")] == [True, True]
     assert second["asp-4-0"]["jct_s"] != first["asp-4-0"]["jct_s"]
     monkeypatch.setattr(rows, "sha256_of_run", lambda *_: "f" * 64)
-    results, _ = counted_results(other, how)
+    results, _ = results_that_count(other, how)
     assert results is not None
     assert "4 runs are of older code" in results.kept
     assert not Kept(other, how).missing(how)
@@ -175,17 +175,17 @@ def test_the_page_is_of_seeds_with_all_their_runs(eight: Path, tmp_path: Path) -
     spec, how = spec_of(tmp_path), copied(eight, tmp_path)
     path = rows.path_of(spec, how)
     rows.write_rows(path, read_rows(path)[:-1])
-    results, whole = counted_results(spec, how)
+    results, whole = results_that_count(spec, how)
     assert results is not None
     assert whole
     assert results.runs["seed"].unique().tolist() == [0]
     assert "complete for seed 0 of 0\N{EN DASH}1" in results.kept
     rows.write_rows(path, read_rows(path)[:3])
-    results, whole = counted_results(spec, how)
+    results, whole = results_that_count(spec, how)
     assert results is not None
     assert (len(results.runs), whole) == (3, False)
     path.unlink()
-    assert counted_results(spec, how) == (None, False)
+    assert results_that_count(spec, how) == (None, False)
 
 
 def test_what_rows_lack_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -251,7 +251,7 @@ def test_complete_rows_of_no_paper_have_a_lasting_picture(
     monkeypatch.setattr(experiment_pages, "known_specs", lambda: known)
     monkeypatch.setattr(experiment_pages, "find_specs", lambda _: known if ours else {})
     lasting, other = (folder / f"{spec.name}.csv" for folder in (tmp_path / "images", how.out / spec.name))
-    part = narrowed(spec, [0], {})
+    part = narrow(spec, [0], {})
     experiment_pages.report_one(part, how, Console(quiet=True), None)
     assert (lasting.exists(), other.absolute().exists()) == (False, True)
     experiment_pages.report_one(spec, how, Console(quiet=True), None)

@@ -25,7 +25,7 @@ from stragglab.commands import experiment, harm
 from stragglab.grids import experiments, times
 from stragglab.grids.code import sha256_of_all
 from stragglab.grids.grid import JobFailed
-from stragglab.grids.harm import chosen
+from stragglab.grids.harm import choose_cells
 from stragglab.grids.times import Shared, tasks_of, time_cells
 
 pytestmark = pytest.mark.usefixtures("same_code")
@@ -57,7 +57,7 @@ def asked(**changes: Any) -> argparse.Namespace:
 
 def raws(words: Sequence[str]) -> list[dict[str, Any]]:
     """Of the jobs of ``python run.py harm``."""
-    spec = chosen(harm.parse([*words, "-o", "out/none_here"]))
+    spec = choose_cells(harm.parse([*words, "-o", "out/none_here"]))
     with composing(parse_arguments([])) as composer:
         return [composer.raw(task.words) for task in tasks_of(spec, Path("nowhere"))]
 
@@ -92,14 +92,14 @@ def test_the_plan_of_a_case_is_made_once(monkeypatch: pytest.MonkeyPatch) -> Non
     """To make one of a million windows takes longer than the job that it disturbs; a job of more has its own."""
     _, four, _, five = raws(["--strategies", "asp", "--stragglers", "persistent", "--workers", "4,5"])
     shared = Shared()
-    shared.checked(four)
-    assert shared.checked(five)[0].plan == check_job(parse(five)).plan != check_job(parse(four)).plan
+    shared.check(four)
+    assert shared.check(five)[0].plan == check_job(parse(five)).plan != check_job(parse(four)).plan
     made, plan = [], PowerLaw.plan
     monkeypatch.setattr(PowerLaw, "plan", lambda *args: (made.append(os.getpid()), plan(*args))[1])
     shared = Shared()
     jobs = raws(["--strategies", "asp,ssp", "--stragglers", "power_law", "--workers", "4,5", "max_time_s=30"])
     for raw in jobs:
-        shared.checked(raw)
+        shared.check(raw)
     assert (len(jobs), len(made)) == (6, 2)
 
 

@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 
 from strategies.cluster.prevention.shares import fair_shares, held_shares, reductions
 from strategies.cluster.prevention.star import StarPrevention
-from strategies.parts.load.allocation import relaxed, split_by_time, split_min_max
+from strategies.parts.load.allocation import relax, split_by_time, split_min_max
 from strategies.protocol import RESOURCES, Asked, Demand, Grant, HostRoom, JobLoad, Resource, TaskLoad
 from tests.support.examples import examples
 
@@ -110,14 +110,14 @@ def test_the_bound_in_the_way_is_named(
 def test_bounds_give_way_lower_ones_first(
     total: int, lows: list[int], highs: list[High], expected: tuple[list[int], list[High]]
 ) -> None:
-    assert relaxed(total, lows, highs) == expected
+    assert relax(total, lows, highs) == expected
 
 
 @examples(20)
 @given(st.integers(1, 500), st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=8))
 def test_whatever_gave_way_there_is_a_split(total: int, bounds: list[tuple[int, int]]) -> None:
     lows, highs = [low for low, _ in bounds], [low + room for low, room in bounds]
-    sizes = split_min_max(total, [1.0] * len(bounds), *relaxed(total, lows, highs))
+    sizes = split_min_max(total, [1.0] * len(bounds), *relax(total, lows, highs))
     assert sum(sizes) == total
 
 

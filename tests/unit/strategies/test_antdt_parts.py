@@ -212,9 +212,9 @@ def test_the_median_of_so_many_times_over_the_profile_decides(factor: float, fou
     drifts = Drifts(num_iters=3, ratio=1.2)
     drifts.begin(PROFILE)
     for seconds in (1.5 * factor, 9.0, 1.5 * factor):
-        assert not drifts.found()
+        assert not drifts.has_drifted()
         drifts.tell(0, 15.0, seconds)
-    assert drifts.found() is found
+    assert drifts.has_drifted() is found
 
 
 def test_every_check_begins_with_nothing() -> None:
@@ -223,7 +223,7 @@ def test_every_check_begins_with_nothing() -> None:
     for _ in range(2):
         for seconds in (1.0, 1.0):
             drifts.tell(1, 10.0, seconds)
-        assert not drifts.found()
+        assert not drifts.has_drifted()
     for seconds in (2.0, 2.0):
         drifts.tell(1, 10.0, seconds)
-    assert drifts.found()
+    assert drifts.has_drifted()

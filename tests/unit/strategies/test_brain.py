@@ -139,7 +139,7 @@ def test_a_sample_takes_steps_or_seconds() -> None:
     for steps, planned_s in ((100, 1.0 + 5), (0, 1.0 + 60)):
         brain = cold_brain(min_interval_s=0.0)
         brain.decide(0.0)
-        brain.settled(1.0)
+        brain.settle(1.0)
         nodes = given("worker", 1, 32) | given("server", 1, 32)
         decided = None
         t = 1.0
@@ -178,14 +178,14 @@ def test_first_nodes_that_are_denied_are_asked_for_later_every_time() -> None:
 
 def test_what_was_denied_is_asked_for_at_once_when_something_was_granted() -> None:
     backoff = Backoff(10.0)
-    backoff.denied("idle servers", 100.0)
-    backoff.denied("hot server", 105.0)
+    backoff.note_denial("idle servers", 100.0)
+    backoff.note_denial("hot server", 105.0)
     assert backoff.waiting(109.9) == {"idle servers", "hot server"}
     assert backoff.waiting(110.0) == {"hot server"}
-    backoff.granted()
+    backoff.forget()
     assert backoff.waiting(106.0) == set()
     for times in range(9):
-        backoff.denied("hot server", 0.0)
+        backoff.note_denial("hot server", 0.0)
         assert backoff.waiting(10.0 * 2 ** min(times, 3) - 0.1) == {"hot server"}
         assert not backoff.waiting(10.0 * 2 ** min(times, 3))
 
@@ -231,7 +231,7 @@ def test_a_server_that_was_killed_during_a_change_is_relieved_after_it_unless_th
     """Of the planned eight servers the one of the sample holds an eighth; it is relieved if they do not come."""
     brain, nodes = cold_brain(), given("worker", 1, 32) | given("server", 1, 16)
     brain.decide(0.0)
-    brain.settled(0.0)
+    brain.settle(0.0)
     for t in range(60, 120, 10):
         brain.observe(nodes, using({NodeId.worker(0): 2.5, NodeId.server(0): 5.7}), steps=t)
     plan = brain.decide(120.0)
@@ -239,7 +239,7 @@ def test_a_server_that_was_killed_during_a_change_is_relieved_after_it_unless_th
     assert short(plan)[:3] == ("optimise servers", "plan", "8 servers of 16")
     brain.out_of_memory(NodeId.server(0), nodes)
     assert brain.decide(130.0) is None, "it waits for the plan"
-    brain.settled(140.0, granted)
+    brain.settle(140.0, granted)
     brain.still_there(nodes | given("server", 8, 16) if granted else nodes)
     relief = brain.decide(140.0)
     assert (relief is None) == granted
@@ -278,7 +278,7 @@ def test_workers_that_were_out_of_memory_come_before_servers_and_servers_only_if
     second = brain.decide(job.t)
     assert second is not None
     assert second.changes == (Resize(role="server", count=2, cores=8, memory_bytes=4 * GIB),)
-    brain.settled(job.t)
+    brain.settle(job.t)
     brain.out_of_memory(NodeId.server(7), nodes | {NodeId.server(7): Given(cores=8, memory_bytes=GIB)})
     brain.still_there(nodes)
     assert brain.decide(job.t) is None, "it was replaced meanwhile"

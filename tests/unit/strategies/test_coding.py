@@ -24,10 +24,10 @@ from strategies.gradient_coding.matrices import (
     heter_aware,
     heter_aware_of,
     naive,
-    packed,
-    pruned,
+    pack_groups,
+    prune_groups,
 )
-from strategies.gradient_coding.partitions import counts, default_parts, held_by_time, quotas, support
+from strategies.gradient_coding.partitions import counts, counts_by_time, default_parts, quotas, support
 from strategies.gradient_coding.schemes import Rated, best_of, rate
 from tests.support.examples import examples
 
@@ -96,7 +96,7 @@ def test_what_has_no_answer_is_refused_by_name(throughputs: list[float], k: int,
 
 
 def test_a_worker_however_slow_has_a_part_where_there_are_enough() -> None:
-    assert held_by_time([lambda n: float(n), lambda n: 1000.0 * n], 4, 0) == [3, 1]
+    assert counts_by_time([lambda n: float(n), lambda n: 1000.0 * n], 4, 0) == [3, 1]
 
 
 def chance(seed: int = 0) -> np.random.Generator:
@@ -182,7 +182,7 @@ def test_packing_keeps_the_smallest_that_are_disjoint(case: tuple[Mask, int]) ->
     for group in sorted(by_trying_everything(mask), key=lambda group: (len(group), group)):
         if all(set(group).isdisjoint(other) for other in kept):
             kept.append(group)
-    assert packed(mask) == kept
+    assert pack_groups(mask) == kept
     assert len(kept) <= s + 1
 
 
@@ -190,7 +190,7 @@ def test_groups_are_searched_within_bounds() -> None:
     """58 equal workers have 2^29 groups at s = 1; cut off after ten, the second group is still found."""
     mask = support(counts([1] * 58, 58, 1), 58)
     assert len(find_groups(mask, at_most=10)) == 10
-    first, second = packed(mask, at_most=10)
+    first, second = pack_groups(mask, at_most=10)
     assert len(first) == len(second) == 29
     assert set(first).isdisjoint(second)
     # Forty pairs of equal workers and a part that nobody holds: 2^40 ways to find out that there is no group
@@ -201,8 +201,8 @@ def test_groups_are_searched_within_bounds() -> None:
     assert find_groups(mask) == []
     # Six equal workers, s = 2: nine groups, each of one even and one odd worker, each meeting four others. The
     # last of those that meet most goes, by hand: (4,5), (2,3), (0,1), (3,4), (2,5), (1,4), (0,5)
-    assert pruned(find_groups(SIX_EQUAL)) == [(0, 3), (1, 2)]
-    assert len(packed(SIX_EQUAL)) == 3
+    assert prune_groups(find_groups(SIX_EQUAL)) == [(0, 3), (1, 2)]
+    assert len(pack_groups(SIX_EQUAL)) == 3
 
 
 @pytest.mark.parametrize("groups", [[(0, 1), (1, 2)], [(0,)], [(0, 1, 2)]])
@@ -225,7 +225,7 @@ def coded(draw: st.DrawFn) -> tuple[Code, list[int]]:
     matrix = {
         "cyclic": lambda: cyclic(m, s, chance(seed)),
         "heter_aware": lambda: heter_aware(mask, chance(seed)),
-        "group_based": lambda: group_based(mask, packed(mask), chance(seed)),
+        "group_based": lambda: group_based(mask, pack_groups(mask), chance(seed)),
         "naive": lambda: naive(m),
     }[draw(st.sampled_from(["cyclic", "heter_aware", "group_based", "naive"]))]()
     arrived = draw(st.lists(st.sampled_from(range(m)), unique=True, max_size=m))
@@ -249,7 +249,7 @@ def test_least_squares_on_the_rows_that_arrived(case: tuple[Code, list[int]]) ->
 
 def test_the_first_complete_group_is_enough() -> None:
     """Groups (2, 3) and (0, 1, 4): whichever is complete, alone; the smaller if both are."""
-    groups = packed(FIVE)
+    groups = pack_groups(FIVE)
     code = Code(group_based(FIVE, groups, chance()), tuple(groups))
     assert code.decode([3, 2]).weights.tolist() == [0, 0, 1, 1, 0]
     assert code.decode([4, 0, 1]).weights.tolist() == [1, 1, 0, 0, 1]
@@ -412,19 +412,19 @@ def test_a_few_rows_count_only_if_they_amplify_little(max_amplification: float, 
     errors of part 1 by 2 x 2 + 1 x 3 = 7. All but one of the four workers are enough in any case."""
     code = Code(np.array([[1.0, 2.0], [1.0, 3.0], [1.0, 1.0], [1.0, 1.0]]))
     group = CodedGroup(range(4), Rated(code, 1.0, 0.0), 1, max_amplification)
-    found = group.decoded([0, 1], eager=True)
+    found = group.decode([0, 1], eager=True)
     assert (found is not None) is enough
     if found is not None:
         assert found.weights == pytest.approx({0: 2.0, 1: -1.0})
-    assert group.decoded([0, 1], eager=False) is None
-    assert group.decoded([0, 1, 2], eager=False) is not None
+    assert group.decode([0, 1], eager=False) is None
+    assert group.decode([0, 1, 2], eager=False) is not None
 
 
 def test_equal_shares_come_before_a_smaller_s() -> None:
     """For speeds 1 to 8 and s = 3 the best of five draws amplifies 15 times; shares of one size are plain sums."""
     recipe, speeds = Recipe("heter_aware", 3, None, 5, 10.0, "packing", 0), [float(1 + worker) for worker in range(8)]
     with pytest.raises(ValueError, match="max_amplification=10"):
-        recipe.rated(speeds, 3)
+        recipe.rate(speeds, 3)
     group = CodedGroup.of(recipe, dict(enumerate(speeds)), 0)
     assert group.s == 3
     assert {len(row) for row in group.rows.values()} == {group.num_parts // 2}

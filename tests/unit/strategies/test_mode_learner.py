@@ -56,7 +56,7 @@ def taught(count: int = 40, **changes: Any) -> ModeLearner:
     """It has seen so many decisions, and has had time to learn from them."""
     own = learner(**changes)
     for one in questions(count):
-        own.priced(ServerQuestion(CHOICE, one))
+        own.price_modes(ServerQuestion(CHOICE, one))
         for _ in range(100):
             own.advance()
     return own
@@ -70,7 +70,7 @@ def test_closed_forms_need_no_correction(costs: ModeTimes) -> None:
     """SSGD, ASGD and dynamic x-order; the others are off by the simulation."""
     question = asked((1.0, 1.2, 1.9, 4.3))
     at = ServerQuestion(Choice(costs=costs), question)
-    one = at.costed(at.by_rule(), 16, measured=False)
+    one = at.cost_sample(at.by_rule(), 16, measured=False)
     ssgd, dynamic = 3, 4
     assert one.targets[[0, ssgd, dynamic]] == pytest.approx(np.zeros(3), abs=1e-9)
     assert 0.0 < np.abs(one.targets[1:3]).max() < 0.5
@@ -119,12 +119,12 @@ def test_what_a_mode_took_is_measured(mode_cost: str, factor: float) -> None:
     """Updates of three every second, of gradients two updates old, 1.5 global batches: a lag of 1.5 / 2.5."""
     held, summed, costs = Held(10.0, 7, 512.0), Held(10.0, 7, 512.0), ModeTimes(mode_cost=mode_cost)
     for one in (held, summed):
-        one.applied(10.0, 0, grads(0, 3))
+        one.count_update(10.0, 0, grads(0, 3))
     for number in range(20):
         each = grads(8 + number - 2, 0, 1, 2)
-        held.applied(11.0 + number, 0, each)
+        held.count_update(11.0 + number, 0, each)
         both = msgspec.structs.replace(each[0], samples=256, members=(0, 1))
-        summed.applied(11.0 + number, 0, [both, each[2]])
+        summed.count_update(11.0 + number, 0, [both, each[2]])
     assert summed.unit_s(1000.0, costs) == pytest.approx(held.unit_s(1000.0, costs)), "a sum is as its members"
     assert held.updates == 20, "the first completed the mode before"
     assert held.unit_s(1000.0, costs) == pytest.approx((1 + 1000 / 384) * factor)
@@ -135,9 +135,9 @@ def test_groups_progress_side_by_side() -> None:
     held, version = Held(0.0, 0, 512.0), 0
     for second in range(1, 41):
         if second % 4 == 0:
-            held.applied(second, 1, grads(version - 4, 3))
+            held.count_update(second, 1, grads(version - 4, 3))
             version += 1
-        held.applied(second, 0, grads(version, 0, 1, 2))
+        held.count_update(second, 0, grads(version, 0, 1, 2))
         version += 1
     fast, slow = 1 + 1000 / 384, (1 + 1000 / 128) * (1 + 0.14 * 16) * 4
     assert held.unit_s(1000.0, COSTS) == pytest.approx(1 / (1 / fast + 1 / slow))
@@ -149,7 +149,7 @@ def test_it_decides_once_its_choices_are_good_enough(regressor: str) -> None:
     by = []
     for one in questions(40):
         by.append(own.can_decide(4))
-        own.priced(ServerQuestion(CHOICE, one))
+        own.price_modes(ServerQuestion(CHOICE, one))
         for _ in range(100):
             own.advance()
     assert not any(by[:8]), "40 rows are eight decisions"
@@ -160,14 +160,14 @@ def test_it_decides_once_its_choices_are_good_enough(regressor: str) -> None:
 
 def test_what_it_says_is_what_the_model_says() -> None:
     own, one = taught(), asked((1.0, 1.1, 1.3, 4.0))
-    found = own.priced(ServerQuestion(CHOICE, one))
+    found = own.price_modes(ServerQuestion(CHOICE, one))
     assert list(found.values()) == sorted(found.values())
-    assert set(found) == set(CHOICE.priced(*one))
+    assert set(found) == set(CHOICE.price_modes(*one))
     rows = rows_of(one.times_s, 128, 1000, COSTS, 16, [3], [[[0, 1, 2], [3]]])
     static_s, dynamic_s = np.exp(rows.log_s + own.model.predict(rows.features))
     assert found[Mode(x=3)] == pytest.approx(static_s)
     assert found[Mode(groups=GROUPS)] == pytest.approx(dynamic_s)
-    assert found[ASGD] == pytest.approx(CHOICE.priced(*one)[ASGD], rel=0.3)
+    assert found[ASGD] == pytest.approx(CHOICE.price_modes(*one)[ASGD], rel=0.3)
 
 
 def test_every_tenth_decision_is_costed_by_star_h_afterwards() -> None:
@@ -178,12 +178,12 @@ def test_every_tenth_decision_is_costed_by_star_h_afterwards() -> None:
         own.advance()
     own._decisions, rows = 0, own._buffer.rows
     for number, one in enumerate(questions(10, seed=1), start=1):
-        own.priced(ServerQuestion(CHOICE, one))
+        own.price_modes(ServerQuestion(CHOICE, one))
         assert len(own._waiting) == (number == 10)
     for left in range(4, -1, -1):
         own.advance()
         assert own._buffer.rows == rows + 5 * (left == 0), "a mode with every arrival"
-    exact = CHOICE.priced(*questions(10, seed=1)[-1])
+    exact = CHOICE.price_modes(*questions(10, seed=1)[-1])
     learnt = own._buffer._decisions[-1]
     assert np.sort(np.exp(learnt.log_s + learnt.targets)) == pytest.approx(list(exact.values()), rel=0.01)
 
@@ -192,17 +192,17 @@ def test_overhead_is_what_members_did_not_compute_without_pauses() -> None:
     own = RingOverhead()
     own.arrived(3.0, 1.0)
     assert own.seconds == 0.0, "no update, so nothing to count from"
-    own.updated(10.0)
+    own.note_update(10.0)
     for arrived_s, computed_s in ((11.5, 1.2), (11.7, 1.3), (12.0, 1.4)):
         own.arrived(arrived_s, computed_s)
     assert own.seconds == pytest.approx(0.4)
     own = RingOverhead()
-    own.updated(1.0)
+    own.note_update(1.0)
     own.arrived(2.25, 1.0)
-    own.interrupted()
+    own.interrupt()
     own.arrived(9.0, 1.0)
     own.arrived(9.0, 1.0)
-    own.updated(9.0)
+    own.note_update(9.0)
     own.arrived(10.25, 1.0)
     assert own.seconds == pytest.approx(0.25)
 
@@ -273,7 +273,7 @@ def gaps(spacing: Spacing, count: int, takes_s: float = 0.5) -> list[float]:
     while len(found) < count:
         if not spacing.waits(t):
             found.append(t)
-            spacing.decided(t, takes_s, changed=False)
+            spacing.note_decision(t, takes_s, changed=False)
         t += 1 / 64
     return [after - before for before, after in pairwise(found)]
 
@@ -284,10 +284,10 @@ def test_waits_double_until_pauses_take_the_wanted_part() -> None:
     # Those of STAR-H before a model decides, say: its first wait is twice its own length
     spacing = Spacing(1 / 16)
     for t in range(20):
-        spacing.decided(float(t), 0.0, changed=False)
+        spacing.note_decision(float(t), 0.0, changed=False)
         assert not spacing.waits(float(t))
     assert gaps(spacing, 4) == [1.0, 2.0, 4.0]
-    spacing.decided(100.0, 0.0, changed=True)
+    spacing.note_decision(100.0, 0.0, changed=True)
     assert gaps(spacing, 3) == [1.0, 2.0]
 
 

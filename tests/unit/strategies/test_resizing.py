@@ -208,30 +208,30 @@ def asked(seamless: bool = True, busy: tuple[NodeId, ...] = (), keep: tuple[Node
     """From two servers to four, at time 0."""
     switch = Switch(OLD, seamless, **about)
     for worker in busy:
-        switch.began(worker)
+        switch.begin_work(worker)
     switch.ask(0.0, keep, NEW)
     return switch
 
 
-def joined(switch: Switch, t: float = 20.0) -> list[Order]:
+def join(switch: Switch, t: float = 20.0) -> list[Order]:
     """Both new servers join; the orders of both are returned."""
-    return switch.joined(t, NEW[0]) + switch.joined(t, NEW[1])
+    return switch.join(t, NEW[0]) + switch.join(t, NEW[1])
 
 
 def test_workers_train_while_new_servers_start() -> None:
     """DLRover section 5.3: "workers continue to train the model until all new PS are ready"."""
     switch = Switch(OLD)
     assert switch.ask(0.0, OLD[:1], NEW) == [Order(Effect.LAUNCH, NEW)]
-    switch.began(NodeId.worker(0))
-    assert switch.joined(20.0, NEW[1]) == []
+    switch.begin_work(NodeId.worker(0))
+    assert switch.join(20.0, NEW[1]) == []
     assert not switch.holds
-    assert switch.joined(21.0, NEW[0]) == []
+    assert switch.join(21.0, NEW[0]) == []
     assert switch.holds
-    assert switch.ended(22.0, NodeId.worker(0)) == [
+    assert switch.end_work(22.0, NodeId.worker(0)) == [
         Order(Effect.CHECKPOINT),
         Order(Effect.MOVE, (NodeId.server(0), NodeId.server(2), NodeId.server(3))),
     ]
-    assert switch.restored(23.0, [NodeId.server(0), *NEW]) == [
+    assert switch.restore(23.0, [NodeId.server(0), *NEW]) == [
         Order(Effect.RETIRE_OLD, (NodeId.server(1),)),
         Order(Effect.RESUME),
         Order(Effect.FINISHED),
@@ -244,28 +244,28 @@ def test_native_tensorflow_stops_first() -> None:
     """DLRover section 2.1: "it usually stops the training of the job and checkpoint those parameters"."""
     switch = asked(seamless=False, busy=(NodeId.worker(0),))
     assert switch.holds
-    assert switch.ended(1.0, NodeId.worker(0)) == [
+    assert switch.end_work(1.0, NodeId.worker(0)) == [
         Order(Effect.CHECKPOINT),
         Order(Effect.RESTART_WORKERS),
         Order(Effect.LAUNCH, NEW),
     ]
     assert switch.holds
-    assert joined(switch) == [Order(Effect.MOVE, (*OLD, *NEW))]
-    assert effects(switch.restored(30.0, [*OLD, *NEW])) == [Effect.RESUME, Effect.FINISHED]
+    assert join(switch) == [Order(Effect.MOVE, (*OLD, *NEW))]
+    assert effects(switch.restore(30.0, [*OLD, *NEW])) == [Effect.RESUME, Effect.FINISHED]
 
 
 @BOTH
 def test_what_does_not_arrive_is_dropped(seamless: bool) -> None:
     switch = asked(seamless, busy=(NodeId.worker(0), NodeId.worker(1)), drain_s=5.0)
     if seamless:
-        joined(switch)
+        join(switch)
     start = 20.0 if seamless else 0.0
     assert switch.due_s == start + 5
-    switch.ended(start + 1, NodeId.worker(1))
-    assert switch.woke(start + 4.9) == []
-    orders = switch.woke(start + 5)
+    switch.end_work(start + 1, NodeId.worker(1))
+    assert switch.wake(start + 4.9) == []
+    orders = switch.wake(start + 5)
     assert orders[0] == Order(Effect.DROP, (NodeId.worker(0),))
-    assert switch.ended(start + 9, NodeId.worker(0)) == []
+    assert switch.end_work(start + 9, NodeId.worker(0)) == []
     assert switch.computing == set()
 
 
@@ -273,14 +273,14 @@ def test_what_does_not_arrive_is_dropped(seamless: bool) -> None:
 @pytest.mark.parametrize("how", ["denied", "pending forever"])
 def test_a_new_server_that_does_not_come_ends_the_switch(seamless: bool, how: str) -> None:
     switch = asked(seamless, launch_s=100.0)
-    switch.joined(10.0, NEW[0])
+    switch.join(10.0, NEW[0])
     assert switch.due_s == 100.0
-    orders = switch.gone(50.0, NEW[1]) if how == "denied" else switch.woke(100.0)
+    orders = switch.lose(50.0, NEW[1]) if how == "denied" else switch.wake(100.0)
     assert effects(orders) == [Effect.RETIRE_NEW, Effect.RESUME, Effect.ABANDONED]
     assert orders[0].nodes == ((NEW[0],) if how == "denied" else NEW)
     assert switch.servers == set(OLD)
-    assert switch.joined(101.0, NEW[1]) == [], "it is retired already"
-    assert switch.gone(102.0, NEW[1]) == []
+    assert switch.join(101.0, NEW[1]) == [], "it is retired already"
+    assert switch.lose(102.0, NEW[1]) == []
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_impossible_sets_are_refused(keep: tuple[NodeId, ...], launch: tuple[Nod
 
 def test_parameters_on_strange_servers_are_a_mistake() -> None:
     with pytest.raises(RuntimeError, match="restored on server:7: neither server:0, server:1"):
-        asked().restored(1.0, [NodeId.server(7)])
+        asked().restore(1.0, [NodeId.server(7)])
 
 
 def walk(seamless: bool, seed: int) -> SwitchWorld:

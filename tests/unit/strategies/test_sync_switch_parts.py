@@ -105,7 +105,7 @@ def test_a_pause_holds_computes_until_it_is_due() -> None:
     assert pause.hold([Compute(worker=2, num_samples=1), stop]) == [stop]
     assert pause.hold([Compute(worker=0, num_samples=1)]) == []
     assert pause.hold([Compute(worker=1, num_samples=1)]) == []
-    pause.gone(1)
+    pause.forget(1)
     assert pause.ends(4.0) == []
     assert pause.ends(5.0) == [0, 2]
     assert pause.ends(6.0) == [], "once"

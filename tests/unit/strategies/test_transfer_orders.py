@@ -16,7 +16,7 @@ from strategies.mlfabric.bandwidths import SERVERS, Bandwidths
 from strategies.mlfabric.fluid import Reservations, Slot, Update, fair_finishes, fair_rates, solo_s
 from strategies.mlfabric.order import Aggregator, group, plan
 from strategies.mlfabric.replicas import Lag, to_replicate
-from strategies.parts.sending.subtrees import Tree, build, going_direct, moved
+from strategies.parts.sending.subtrees import Tree, build, going_direct, has_moved
 from strategies.protocol import Started
 from tests.support.examples import examples
 from tests.support.reference_fluid import Demand
@@ -166,17 +166,17 @@ def bandwidths() -> Bandwidths:
 
 def test_transfers_tell_of_uplinks() -> None:
     links = bandwidths()
-    links.took(1, planned_s=1.0, send_s=2.0)
+    links.note_time(1, planned_s=1.0, send_s=2.0)
     assert links.links([1]) == {"host:1": 30.0, SERVERS: 80.0}
     _, of_aggregators = links.aggregators(1)
     assert of_aggregators == {"into host:1": 30.0, "host:1": 30.0}
     # It takes next to no time: as a rate that would be more than any number
     links = bandwidths()
-    links.took(0, planned_s=1.0, send_s=1e-320)
+    links.note_time(0, planned_s=1.0, send_s=1e-320)
     assert links.links([0]) == {"host:0": pytest.approx(80.0), SERVERS: 80.0}
     links = bandwidths()
     assert links.links([1, 2]) == {"host:1": 40.0, "worker:2": 60.0, SERVERS: 80.0}
-    links.placed(2, "host:1")
+    links.place(2, "host:1")
     assert links.path(2) == links.path(1)
     assert links.links([1, 2]) == {"host:1": 40.0, SERVERS: 80.0}
 
@@ -240,10 +240,10 @@ def test_the_bound_is_above_the_distance_of_two_optimizers_of_torch(
         if of_server:
             gradient = torch.randn(3, generator=chance, dtype=torch.float64)
             missing.append(gradient)
-            models[0].grad, lag = gradient, lag.applied(rate * float(gradient.norm()))
+            models[0].grad, lag = gradient, lag.after_update(rate * float(gradient.norm()))
             server.step()
         elif missing:
-            models[1].grad, lag = missing.pop(0), lag.replicated()
+            models[1].grad, lag = missing.pop(0), lag.after_replication()
             replica.step()
         assert float((models[0] - models[1]).detach().norm()) <= lag.bound * (1 + 1e-9) + 1e-12
 
@@ -259,9 +259,9 @@ def test_just_as_many_go_to_the_replica_as_the_bound_needs(
 ) -> None:
     lag = Lag(momentum=momentum, norms=tuple(norms), carried=1.0)
     count = to_replicate(lag, after, div_max)
-    bounds = [(lag := lag.applied(after)).bound]
+    bounds = [(lag := lag.after_update(after)).bound]
     while lag.norms:
-        bounds.append((lag := lag.replicated()).bound)
+        bounds.append((lag := lag.after_replication()).bound)
     assert bounds[count] <= div_max or count == len(norms) + 1
     assert all(bound > div_max for bound in bounds[:count])
 
@@ -292,9 +292,9 @@ def test_everyone_is_in_the_tree_once_and_nobody_has_too_many_children(
 
 def test_when_the_tree_is_built_again_and_who_goes_direct() -> None:
     built = {0: 0.010, 1: 0.020}
-    assert not moved(built, {0: 0.0119, 1: 0.0161})
-    assert moved(built, {0: 0.0121, 1: 0.020})
-    assert moved(built, {0: 0.010})
+    assert not has_moved(built, {0: 0.0119, 1: 0.0161})
+    assert has_moved(built, {0: 0.0121, 1: 0.020})
+    assert has_moved(built, {0: 0.010})
     tree = Tree({0: None, 1: 0, 2: 0, 3: 1})
     assert going_direct(tree, {0: 1.0, 1: 1.4, 2: 1.6, 3: 1.5}, wait_s=0.5) == {2}
     assert going_direct(tree, {0: 1.0, 1: 1.4}, wait_s=0.5) == {2, 3}

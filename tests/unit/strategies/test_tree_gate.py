@@ -9,7 +9,7 @@ import pytest
 
 from runtime.core import inputs
 from strategies.basic.bsp import BSP
-from strategies.parts.sending.subtrees import assigned
+from strategies.parts.sending.subtrees import assign_aggregators
 from strategies.protocol import Failed, Strategy, Timings
 from strategies.star import Star
 from tests.contract.catalogue import HURRIES, MODES, scenario
@@ -75,9 +75,9 @@ def test_the_tree_follows_latencies_and_members() -> None:
 
 def test_aggregators_are_on_the_host_if_there_is_one_and_shared_evenly() -> None:
     places = {"worker:3": "host:1", "worker:1": "host:1", "aggregator:0": "host:1", "aggregator:1": "host:2"}
-    assert assigned([(3, 1)], NAMES, places, sharing=True) == [{3: "aggregator:0", 1: "aggregator:0"}]
-    assert assigned([(3, 1)], NAMES, places, sharing=False) == [{3: "aggregator:0", 1: "aggregator:1"}]
-    assert assigned([(3,), (5,), (1, 0)], NAMES, {}, sharing=True) == [
+    assert assign_aggregators([(3, 1)], NAMES, places, sharing=True) == [{3: "aggregator:0", 1: "aggregator:0"}]
+    assert assign_aggregators([(3, 1)], NAMES, places, sharing=False) == [{3: "aggregator:0", 1: "aggregator:1"}]
+    assert assign_aggregators([(3,), (5,), (1, 0)], NAMES, {}, sharing=True) == [
         {3: "aggregator:0"},
         {5: "aggregator:1"},
         {1: "aggregator:0", 0: "aggregator:1"},

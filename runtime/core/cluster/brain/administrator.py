@@ -12,7 +12,7 @@ from strategies.protocol import FinishedJob, NodeId, NodeUse
 from strategies.protocol.finished import WINDOW
 
 MEMORY_BYTES = 8 * 2**30
-"""Of a node whose memory was not sampled."""
+"""Memory of a node that was not sampled."""
 
 
 @final
