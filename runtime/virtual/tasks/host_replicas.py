@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, final
 
 from runtime.core.collectives.known import Summing
-from runtime.core.job import ApplyOrder, FragmentOrder
+from runtime.core.job import ApplyOrder, FragmentOrder, PushOrder
 from runtime.core.membership import Membership
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Carry, Costs
@@ -96,6 +96,17 @@ class HostReplicas(ReplicaGroup):
 
     def average(self, workers: Sequence[int], sent_s: float) -> None:
         self._order_sum(self._begin(workers), workers, sent_s)
+
+    def push_half(self, order: PushOrder, sent_s: float) -> None:
+        """To halve, and to add, is the work of a step."""
+        one_pass = partial(self._step_alone, _name(order.worker), 1)
+        if order.to is not None:
+            self.order(order.worker, sent_s, one_pass)
+            half = StateTransfer(partial(self._copy, order.worker, order.to))
+            for worker in (order.worker, order.to):
+                self.order(worker, sent_s, half.join)
+        for _ in order.adds:
+            self.order(order.worker, sent_s, one_pass)
 
     def sum_fragment(self, order: FragmentOrder, sent_s: float) -> None:
         if order.moves:
