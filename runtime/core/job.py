@@ -177,7 +177,7 @@ class StepOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PushOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A worker halves its own parameters and sends a half ``to`` another; then it adds the first of each of ``adds``."""
+    """A worker sends half of its own parameters ``to`` another; then it adds the first half of each of ``adds``."""
 
     worker: int
     to: int | None

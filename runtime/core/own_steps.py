@@ -170,7 +170,7 @@ class OwnSteps:
         if not named <= self.grads.keys() or left & factors.keys() or (left and (self.fragments or self._halves)):
             raise ProtocolError(
                 f"Apply of {sorted(named)}: after steps of workers alone an update is of all gradients of such steps "
-                f"({sorted(self.grads)}) of each of its workers, with fragments or halves of all workers, and of no others"
+                f"({sorted(self.grads)}) of each of its workers, with fragments or halves of all, and of no others"
             )
         if self._halves:
             factors = self._equal_parts(sorted(named))
@@ -184,8 +184,8 @@ class OwnSteps:
         here = self.members.here()
         if (left := +self._halves) or self.ledger.busy:
             raise ProtocolError(
-                f"Apply of {list(named)}: after halves were sent no worker computes ({sorted(self.ledger.busy)} do), and "
-                f"all halves are added; those of these (source, target) are not: {sorted(left)}"
+                f"Apply of {list(named)}: after halves were sent no worker computes ({sorted(self.ledger.busy)} do) and "
+                f"all halves are added; these (source, target) are not: {sorted(left)}"
             )
         return dict.fromkeys(here, 1.0 / len(here))
 

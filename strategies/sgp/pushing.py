@@ -99,7 +99,10 @@ class PushGate(RoundGate, Checked):
         return tuple(due)
 
     def _complete(self, step: tuple[Grad, ...] = ()) -> Verdict:
-        update, late = by_worker(self.buffer), sorted((to, sorted(halves)) for to, halves in self.halves.items() if halves)
+        update, late = (
+            by_worker(self.buffer),
+            sorted((to, sorted(halves)) for to, halves in self.halves.items() if halves),
+        )
         push = tuple([PushHalf(worker=to, adds=tuple([sender for _, sender in halves])) for to, halves in late])
         self.roster.enter()
         self._open()

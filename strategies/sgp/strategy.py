@@ -4,11 +4,11 @@ Symbols: x_i the parameters of worker i, w_i their weight, 1 at first; gamma the
 
 1. Worker i computes the mean gradient g of a batch at the de-biased parameters z_i = x_i / w_i.
 2. x_i <- x_i - gamma g, by the worker's own optimizer.
-3. In iteration k it sends half of x_i and of w_i to the worker 2^(k mod (floor(log2(n - 1)) + 1)) places on in a circle,
-   and keeps the other halves.
+3. In iteration k it sends half of x_i and of w_i to the worker 2^(k mod (floor(log2(n - 1)) + 1)) places on in a
+   circle, and keeps the other halves.
 4. It waits for the halves that another worker sends it in this iteration, and adds them. So the sums of all x_i and of
-   all w_i change by steps alone. With overlap (tau-OSGP) it waits for those of iteration k - tau, and adds all that have
-   come.
+   all w_i change by steps alone. With overlap (tau-OSGP) it waits for the halves of iteration k - tau, and adds all
+   that have come.
 """
 
 from __future__ import annotations

@@ -255,8 +255,6 @@ def test_each_sample_counts_once_whoever_dies_between_two_averages(start: Start,
     assert_sound(run)
 
 
-
-
 @pytest.mark.long(like="test_each_sample_counts_once_whoever_dies_between_two_averages")
 @pytest.mark.parametrize(
     "settings",

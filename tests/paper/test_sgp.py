@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from itertools import count
+from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
@@ -40,8 +40,8 @@ PUBLISHED: dict[int, list[int]] = {
     33: [1, 2, 4, 8, 16, 32],
     64: [1, 2, 4, 8, 16, 32],
 }
-"""The peers of rank 0 in ``NPeerDynamicDirectedExponentialGraph`` of the published code, with one peer at a time, in the
-order in which it uses them, by number of ranks."""
+"""The peers of rank 0 in ``NPeerDynamicDirectedExponentialGraph`` of the published code, with one peer at a time, in
+the order in which it uses them, by number of ranks."""
 
 
 @pytest.mark.parametrize("size", range(2, 65))
@@ -70,7 +70,7 @@ def test_in_an_iteration_each_worker_sends_one_half_and_gets_one(size: int) -> N
 def test_who_waits_when_one_of_four_is_slow() -> None:
     """Algorithm 1 by hand: halves go 1, 2 and 1 places on. Worker 3 takes 4 s, the others 1 s; three steps each.
 
-    Worker 0 waits at 1 s for the half of worker 3, workers 1 and 2 do a step later: a delay travels one worker per step.
+    Worker 0 waits at 1 s for the half of worker 3, workers 1 and 2 wait a step later.
     """
     job = make_job(num_workers=4, num_servers=0, global_batch_samples=4, num_samples=12, epochs=1)
     run = HeapRun(SGP(), job, [1, 1, 1, 4]).run()
@@ -103,7 +103,7 @@ def push(workers: list[OwnSteps], source: int, target: int) -> None:
 
 
 def test_halves_and_weights_by_hand() -> None:
-    """Algorithm 1, lines 5 to 9, with one message at a time: 0 to 1, which sends on to 2 with what has come, and 2 to 0.
+    """Algorithm 1, lines 5 to 9, a message at a time: from 0 to 1, from 1 with what has come to 2, from 2 to 0.
 
     x_0 = 6 and w_0 = 1 become 3 and 1/2. Worker 1 has 0 + 3 and 3/2, so z_1 = 2; it keeps 3/2 and 3/4. Worker 2 has
     3 + 3/2 and 7/4, keeps 9/4 and 7/8. Worker 0 has 3 + 9/4 and 1/2 + 7/8, so z_0 = 42/11.
@@ -133,7 +133,7 @@ def test_parameters_that_stay_become_their_mean() -> None:
         read = [float(one.debiased[0]) for one in workers]
         spreads.append(max(read) - min(read))
         assert np.mean(read) == pytest.approx(55 / 6)
-    assert all(later <= earlier / 2 for earlier, later in zip(spreads, spreads[1:], strict=False) if later > 1e-5)
+    assert all(later <= earlier / 2 for earlier, later in pairwise(spreads) if later > 1e-5)
 
 
 def iterate(workers: list[OwnSteps], number: int) -> None:

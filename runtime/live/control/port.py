@@ -9,7 +9,16 @@ import msgspec
 
 from runtime.core import inputs
 from runtime.core.executor import Disturb
-from runtime.core.job import ApplyOrder, ComputeOrder, FragmentOrder, PushOrder, ReplicateOrder, SendOrder, StepOrder, SumOrder
+from runtime.core.job import (
+    ApplyOrder,
+    ComputeOrder,
+    FragmentOrder,
+    PushOrder,
+    ReplicateOrder,
+    SendOrder,
+    StepOrder,
+    SumOrder,
+)
 from runtime.core.node_orders import AllocateOrder, NodeOrder
 from runtime.live.control.evaluations import Asked, LiveEvaluations
 from runtime.live.control.following import LiveFollowers

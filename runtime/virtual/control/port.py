@@ -10,7 +10,16 @@ from msgspec.structs import replace
 
 from runtime.core import inputs
 from runtime.core.data.shards import samples_of
-from runtime.core.job import ApplyOrder, ComputeOrder, FragmentOrder, PushOrder, ReplicateOrder, SendOrder, StepOrder, SumOrder
+from runtime.core.job import (
+    ApplyOrder,
+    ComputeOrder,
+    FragmentOrder,
+    PushOrder,
+    ReplicateOrder,
+    SendOrder,
+    StepOrder,
+    SumOrder,
+)
 from runtime.core.node_orders import AllocateOrder, NodeOrder
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.tasks.followers import Followers

@@ -301,4 +301,4 @@ def test_who_is_idle_and_has_not_stepped_continues_from_the_common_parameters() 
 
 
 def test_with_fragments_an_update_is_of_all_workers() -> None:
-    assert "with fragments or halves of all workers" in refusal(in_fragments(), Apply(grads=(0,), weights=(0.5,)))
+    assert "with fragments or halves of all" in refusal(in_fragments(), Apply(grads=(0,), weights=(0.5,)))

@@ -246,9 +246,7 @@ def test_groups_sum_at_the_same_time_and_change_between_sums(make: Callable[...,
 
 
 @pytest.mark.parametrize("size", [1, 100, 3 * BLOCK_FLOATS + 1])
-def test_a_vector_goes_one_way_from_member_to_member(
-    make: Callable[..., Rank], size: int
-) -> None:
+def test_a_vector_goes_one_way_from_member_to_member(make: Callable[..., Rank], size: int) -> None:
     """The first of three sends; the second receives, and sends that on."""
     ranks = [make(worker) for worker in range(3)]
     form(ranks)

@@ -152,7 +152,9 @@ def test_after_a_rollback_no_half_is_on_its_way() -> None:
     at = trained()
     at.push_half(PushOrder(worker=0, to=1, adds=()))
     at.load(at.dump())
-    assert [(at.own[worker].weight, at.own[worker].debiased is at.own[worker].params) for worker in (0, 1)] == [(1.0, True)] * 2
+    assert [(at.own[worker].weight, at.own[worker].debiased is at.own[worker].params) for worker in (0, 1)] == [
+        (1.0, True)
+    ] * 2
     with pytest.raises(ValueError, match="not in list"):
         at.push_half(PushOrder(worker=1, to=None, adds=(0,)))
 
