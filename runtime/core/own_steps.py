@@ -184,8 +184,8 @@ class OwnSteps:
         here = self.members.here()
         if (left := +self._halves) or self.ledger.busy:
             raise ProtocolError(
-                f"Apply of {list(named)}: after halves were sent no worker computes ({sorted(self.ledger.busy)} do) and "
-                f"all halves are added; these (source, target) are not: {sorted(left)}"
+                f"Apply of {list(named)}: after halves were sent no worker computes ({sorted(self.ledger.busy)} do), "
+                f"and all halves are added; these (source, target) are not: {sorted(left)}"
             )
         return dict.fromkeys(here, 1.0 / len(here))
 

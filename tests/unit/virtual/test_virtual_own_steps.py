@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 from runtime.core.data.shards import Range
 from runtime.core.job import ApplyOrder, ComputeOrder, PushOrder, StepOrder
 from strategies.local_sgd import DiLoCo
+from strategies.protocol import Strategy
+from strategies.sgp import SGP
 from tests.support.own_steps import Pull, Watched
 from tests.unit.virtual.test_virtual_session import virtual_job
 
 ADAMW: dict[str, Any] = {"name": "adamw", "lr": 0.125}
 
 
-def model() -> Watched:
-    return Watched(Pull(num_samples=16), virtual_job(2, 16, num_servers=0), DiLoCo(), ADAMW)
+def model(strategy: Strategy | None = None) -> Watched:
+    return Watched(Pull(num_samples=16), virtual_job(2, 16, num_servers=0), strategy or DiLoCo(), ADAMW)
 
 
 def step(at: Watched, grad_id: int, worker: int) -> None:
@@ -124,7 +126,7 @@ def test_an_average_keeps_the_mean_of_all_workers(groups: list[set[int]], seed: 
 )
 def test_halves_keep_the_sums_of_parameters_and_of_weights(ways: list[tuple[int, int, bool]], seed: int) -> None:
     """Whoever sends to whom, and whether that is added at once or before the update: its result is the mean."""
-    at = model()
+    at = model(SGP())
     for worker in range(5):
         step(at, worker, worker)
         at.own[worker].params[:] = np.random.default_rng((seed, worker)).normal(size=at.num_parameters)
