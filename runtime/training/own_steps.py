@@ -99,7 +99,7 @@ class OwnSteps:
         self._offered = self.params
         """Fragments as they were offered; a vector of its own from the first offer on."""
         self._halves: list[tuple[int, FloatVector]] = []
-        """What others have sent and is not added, in order: the source, and parameters with their weight [P + 1]."""
+        """Halves of other workers that are not added yet, in order: the source, and parameters with weight [P + 1]."""
         self._debiased: FloatVector | None = None
         self._base: FloatVector | None = None
         """The common parameters that it has moved from, if there has been an update since; None: the present ones."""

@@ -107,7 +107,7 @@ class PushHalf(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True)
     goes ``to`` a worker, which puts it aside; then ``worker`` adds the earliest half that each worker in
     ``adds`` has sent it. The sums over all workers, with halves put aside, stay as they are.
 
-    ``worker`` is idle, and so is the target unless the strategy ``sums_meanwhile``; a worker that sends has stepped
+    ``worker`` is idle, as is the target unless the strategy ``sums_meanwhile``; a worker that sends has stepped
     alone since the last update. Gradients stay unused. The next ``Apply`` comes when all halves are added, and is of
     all workers, each of which counts the same: their sum over their number, if the outer optimizer averages.
     """

@@ -46,7 +46,7 @@ the order in which it uses them, by number of ranks."""
 
 @pytest.mark.parametrize("size", range(2, 65))
 def test_targets_are_those_of_the_paper_and_of_its_published_code(size: int) -> None:
-    """Appendix A: in iteration k to the node 2^(k mod (floor(log2(n - 1)) + 1)) hops away."""
+    """Published code and appendix A: in iteration k to the node 2^(k mod (floor(log2(n - 1)) + 1)) hops away."""
     cycle = [2**power for power in range(math.floor(math.log2(size - 1)) + 1)]
     assert [places_on(number, size) for number in range(3 * len(cycle))] == 3 * cycle
     assert PUBLISHED.get(size, cycle) == cycle
