@@ -180,7 +180,7 @@ class OwnSteps:
         return Moves(tuple(sorted(factors.items())), fragments, tuple(stays))
 
     def _equal_parts(self, named: Sequence[int]) -> dict[int, float]:
-        """The parts of all workers, whose weights then sum to their number."""
+        """The parts of all workers: their weights sum to their number, so that moves need none."""
         here = self.members.here()
         if (left := +self._halves) or self.ledger.busy:
             raise ProtocolError(

@@ -5,8 +5,8 @@ outer optimizer steps w by the sum of factor_k (w - w_k), the factors summing to
 average of the parameters. The states of workers' optimizers are never averaged.
 
 Between two updates the own parameters of some workers may become their mean, which keeps the mean of all; or halves of
-them go to other workers, with halves of a weight v_k, which keeps the sums (push-sum): then gradients are of w_k / v_k,
-and moves are v_k w - w_k; or fragments of w are stepped by themselves, each at other times.
+them go to other workers, with halves of a weight v_k, which keeps the sums (push-sum): then gradients are of w_k / v_k;
+or fragments of w are stepped by themselves, each at other times.
 """
 
 from __future__ import annotations
@@ -117,8 +117,7 @@ class OwnSteps:
         self._move(self.params, common if self._base is None else self._base, factor, out, part)
 
     def _move(self, own: FloatVector, common: FloatVector, factor: float, out: FloatVector, part: slice) -> None:
-        np.multiply(common[part], np.float32(self.weight), out=out)
-        np.subtract(out, own[part], out=out)
+        np.subtract(common[part], own[part], out=out)
         if not self.optimizer.rule.sums:
             np.multiply(out, np.float32(factor), out=out)
 

@@ -344,8 +344,7 @@ class GroupRetrace(Retracing):
 
     def apply(self, order: ApplyOrder) -> None:
         moves = [
-            np.float32(factor)
-            * (self.bases.get(worker, self.params) * self.weights[worker] - self.own.get(worker, self.params))
+            np.float32(factor) * (self.bases.get(worker, self.params) - self.own.get(worker, self.params))
             for worker, factor in order.moves
         ]
         for worker in order.stays:
