@@ -99,7 +99,7 @@ UNABLE: tuple[Unable, ...] = (
         _ps,
         "topology=ps: servers hold the parameters, so workers have none of their own to step",
         "use topology=allreduce",
-        ("StepAlone", "Average", "SumFragment"),
+        ("StepAlone", "Average", "PushHalf", "SumFragment"),
     ),
     Unable(
         "own steps and a collective that sums gradients",
@@ -120,7 +120,7 @@ UNABLE: tuple[Unable, ...] = (
         _of_another_collective,
         "topology.collective={topology.collective}: all replicas take part in every sum",
         "use topology.collective=ring",
-        (CHILDREN, "Average"),
+        (CHILDREN, "Average", "PushHalf"),
     ),
     Unable(
         "fragments and another collective",

@@ -38,6 +38,7 @@ from strategies.protocol import (
     NodeId,
     Partition,
     ProtocolError,
+    PushHalf,
     Repartition,
     Replicate,
     Reserve,
@@ -98,6 +99,8 @@ class Commands:
                 self.executor.step_alone(command)
             case Average():
                 self.executor.own_steps.average(command)
+            case PushHalf():
+                self.executor.own_steps.push_half(command)
             case SumFragment():
                 self.executor.own_steps.sum_fragment(command)
             case Drop():

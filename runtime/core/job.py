@@ -176,6 +176,15 @@ class StepOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     samples: int
 
 
+class PushOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A worker sends half of its own parameters ``to`` another; then it adds the first half of each of ``adds``."""
+
+    worker: int
+    to: int | None
+    adds: tuple[int, ...]
+    """Workers that have sent it a half; the target of one puts it aside."""
+
+
 class FragmentOrder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One of ``of`` fragments: some workers offer it, all replicas sum it by ``moves``, some mix it with their own."""
 
@@ -212,6 +221,9 @@ class Port(Protocol):
 
     def average(self, workers: tuple[int, ...]) -> None:
         """Let these workers continue from the mean of their own parameters."""
+
+    def push_half(self, order: PushOrder) -> None:
+        """Let a worker send half of its own parameters to another, and add such halves."""
 
     def sum_fragment(self, order: FragmentOrder) -> None:
         """Let workers offer, sum and mix a fragment of the parameters."""

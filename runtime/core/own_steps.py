@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
-from runtime.core.job import FragmentOrder, Port, StepOrder
+from runtime.core.job import FragmentOrder, Port, PushOrder, StepOrder
 from runtime.core.ledger import GradientLedger
 from runtime.core.membership import Membership
-from strategies.protocol import Average, Grad, ProtocolError, StepAlone, SumFragment
+from strategies.protocol import Average, Grad, ProtocolError, PushHalf, StepAlone, SumFragment
 
 Factors = tuple[tuple[int, float], ...]
 """(worker, factor of its move)."""
@@ -27,7 +27,7 @@ class Moves(NamedTuple):
 class OwnSteps:
     """``grads`` are those gradients; an update names all of a worker, or none.
 
-    ``outer``: the strategy names it; ``meanwhile``: workers may average while they compute.
+    ``outer``: the strategy names it; ``meanwhile``: workers may average, and be sent halves, while they compute.
     """
 
     def __init__(
@@ -54,6 +54,8 @@ class OwnSteps:
         """How many of a worker's samples the sums of a fragment have taken, by (fragment, worker)."""
         self._offered: dict[int, dict[int, int]] = {}
         """The samples that workers have offered for the next sum of a fragment, by fragment."""
+        self._halves: Counter[tuple[int, int]] = Counter()
+        """Halves that are sent and not added, by (source, target)."""
 
     def step(self, command: StepAlone, version: int, rate: Callable[[int], float]) -> None:
         """Order one step from the worker of each gradient; ``rate(n)`` is the rate n samples after ``version``.
@@ -87,6 +89,26 @@ class OwnSteps:
             if not self.meanwhile:
                 self._check_idle(worker, f"{command}: only idle workers average")
         self.port.average(workers)
+
+    def push_half(self, command: PushHalf) -> None:
+        """Order that a worker sends half of its own parameters, and adds halves that it was sent."""
+        worker, to = command.worker, command.to
+        if to is None and not command.adds:
+            raise ProtocolError(f"{command}: sends nothing and adds nothing")
+        self._check_idle(worker, f"{command}: only an idle worker sends or adds")
+        if to is not None:
+            if not self._samples[worker]:
+                raise self.ledger.error(worker, f"{command}: it has not stepped alone since the last update")
+            if to == worker or to not in self.members.here():
+                raise self.ledger.error(worker, f"{command}: a half goes to another worker of the ring")
+            if not self.meanwhile:
+                self._check_idle(to, f"{command}: only an idle worker is sent a half")
+            self._halves[worker, to] += 1
+        for source in command.adds:
+            if not self._halves[source, worker]:
+                raise self.ledger.error(worker, f"{command}: worker {source} has sent it no half that is not added")
+            self._halves[source, worker] -= 1
+        self.port.push_half(PushOrder(worker=worker, to=to, adds=command.adds))
 
     def sum_fragment(self, command: SumFragment) -> None:
         """Order that workers offer, sum and mix a fragment."""
@@ -134,8 +156,9 @@ class OwnSteps:
     def moves(self, used: Sequence[Grad], weights: Sequence[float], version: int) -> Moves:
         """The part of each worker's move in the update of ``version``, which uses it up; empty: it is of gradients.
 
-        Workers that compute, or have steps that it does not name, go on. Raises ``ProtocolError`` if some of the
-        gradients have moved parameters and others have not, or not all that have moved a worker are named.
+        Workers that compute, or have steps that it does not name, go on; after halves were sent all workers have equal
+        parts, and none goes on. Raises ``ProtocolError`` if some of the gradients have moved parameters and others have
+        not, or not all that have moved a worker are named.
         """
         if not self.grads and (self._since is None or version <= self._since):
             return Moves()
@@ -144,15 +167,27 @@ class OwnSteps:
             factors[grad.worker] = factors.get(grad.worker, 0.0) + weight * grad.samples
         named = {grad.id for grad in used}
         left = {grad.worker for grad in self.grads.values() if grad.id not in named}
-        if not named <= self.grads.keys() or left & factors.keys() or (left and self.fragments):
+        if not named <= self.grads.keys() or left & factors.keys() or (left and (self.fragments or self._halves)):
             raise ProtocolError(
                 f"Apply of {sorted(named)}: after steps of workers alone an update is of all gradients of such steps "
-                f"({sorted(self.grads)}) of each of its workers, with fragments of all workers, and of no others"
+                f"({sorted(self.grads)}) of each of its workers, with fragments or halves of all, and of no others"
             )
+        if self._halves:
+            factors = self._equal_parts(sorted(named))
         fragments = tuple([_shares(self._since_sum(fragment)) for fragment in range(self.fragments)])
         stays = sorted(left | (self.ledger.busy.keys() & set(self.members.here())))
         self.void(factors)
         return Moves(tuple(sorted(factors.items())), fragments, tuple(stays))
+
+    def _equal_parts(self, named: Sequence[int]) -> dict[int, float]:
+        """The parts of all workers: their weights sum to their number, so that moves need none."""
+        here = self.members.here()
+        if (left := +self._halves) or self.ledger.busy:
+            raise ProtocolError(
+                f"Apply of {list(named)}: after halves were sent no worker computes ({sorted(self.ledger.busy)} do), "
+                f"and all halves are added; these (source, target) are not: {sorted(left)}"
+            )
+        return dict.fromkeys(here, 1.0 / len(here))
 
     def _since_sum(self, fragment: int) -> dict[int, int]:
         """Samples that no sum of this fragment has taken, by worker."""
@@ -166,6 +201,7 @@ class OwnSteps:
         )
         for worker in list(self._samples) if workers is None else workers:
             self._samples.pop(worker, None)
+        self._halves.clear()
         self._offered = {}
         self._summed.clear()
 

@@ -4,8 +4,9 @@ Worker k moves its own w_k from the common w by its own optimizer. An update tak
 outer optimizer steps w by the sum of factor_k (w - w_k), the factors summing to 1. With outer SGD at rate 1 that is the
 average of the parameters. The states of workers' optimizers are never averaged.
 
-Between two updates the own parameters of some workers may become their mean, which keeps the mean of all; or fragments
-of w are stepped by themselves, each at other times.
+Between two updates the own parameters of some workers may become their mean, which keeps the mean of all; or halves of
+them go to other workers, with halves of a weight v_k, which keeps the sums (push-sum): then gradients are of w_k / v_k;
+or fragments of w are stepped by themselves, each at other times.
 """
 
 from __future__ import annotations
@@ -87,13 +88,19 @@ class Fragments:
 
 @final
 class OwnSteps:
-    """``params`` are the worker's own, float32 [P]; ``kept`` is its optimizer as of the last common update."""
+    """``params`` are the worker's own, float32 [P]; ``kept`` is its optimizer as of the last common update.
+
+    ``weight`` goes with the parameters where halves of them go to others: see :attr:`debiased`.
+    """
 
     def __init__(self, common: FloatVector, kept: Optimizer, fresh: Callable[[], Optimizer]) -> None:
         self.params = aligned_vector(len(common))
         self.kept, self.optimizer = kept, fresh()
         self._offered = self.params
         """Fragments as they were offered; a vector of its own from the first offer on."""
+        self._halves: list[tuple[int, FloatVector]] = []
+        """Halves of other workers that are not added yet, in order: the source, and parameters with weight [P + 1]."""
+        self._debiased: FloatVector | None = None
         self._base: FloatVector | None = None
         """The common parameters that it has moved from, if there has been an update since; None: the present ones."""
         self.undo(common)
@@ -121,6 +128,40 @@ class OwnSteps:
         """
         if not self.optimizer.rule.sums:
             np.multiply(total, np.float32(1.0 / workers), out=self.params)
+
+    # ---- push-sum ----------------------------------------------------------------------------------------------------
+
+    @property
+    def debiased(self) -> FloatVector:
+        """The parameters divided by their weight, float32 [P], of which gradients are; not to be changed."""
+        if self.weight == 1.0:
+            return self.params
+        if self._debiased is None:
+            self._debiased = aligned_vector(len(self.params))
+        np.divide(self.params, np.float32(self.weight), out=self._debiased)
+        return self._debiased
+
+    def halve(self) -> FloatVector:
+        """Keep half of the parameters and of their weight; return the other half, the weight last, float32 [P + 1].
+
+        A rule that counts samples keeps its whole counts, and the half is of zeros.
+        """
+        half = aligned_vector(len(self.params) + 1)
+        if not self.optimizer.rule.sums:
+            np.multiply(self.params, np.float32(0.5), out=self.params)
+            self.weight /= 2
+            half[:-1], half[-1] = self.params, self.weight
+        return half
+
+    def put_aside(self, source: int, half: FloatVector) -> None:
+        """Keep a half that a worker has sent until it is added."""
+        self._halves.append((source, half))
+
+    def add(self, source: int) -> None:
+        """Add the earliest half of a worker that is put aside."""
+        half = self._halves.pop([sender for sender, _ in self._halves].index(source))[1]
+        np.add(self.params, half[:-1], out=self.params)
+        self.weight += float(half[-1])
 
     # ---- fragments ---------------------------------------------------------------------------------------------------
 
@@ -154,12 +195,16 @@ class OwnSteps:
 
     def settle(self, common: FloatVector) -> None:
         """Continue from common parameters, after an update by moves."""
-        self.params[:] = common
-        self._base = None
+        self._begin(common)
         self.kept.load_state(self.optimizer.state())
 
     def undo(self, common: FloatVector) -> None:
         """Return to common parameters, and to the optimizer as of then."""
+        self._begin(common)
+        self.optimizer.load_state(self.kept.state())
+
+    def _begin(self, common: FloatVector) -> None:
         self.params[:] = common
         self._base = None
-        self.optimizer.load_state(self.kept.state())
+        self.weight = 1.0
+        self._halves.clear()

@@ -22,7 +22,7 @@ def board_table(spec: Spec, frame: pd.DataFrame) -> list[str]:
 
     Args:
         spec: the experiment, for its sizes, detectors and their names.
-        frame: a row per ``ranks``, ``straggler`` and ``predictor``: docs/images/detectors.csv, all of it text but scores.
+        frame: docs/images/detectors.csv, with ``ranks`` as text.
     """
     sizes = list(spec.axes["ranks"])
     heads = ["", *(f"score, {size}" for size in sizes), "tuned", *(f"tuned, {size}" for size in sizes)]

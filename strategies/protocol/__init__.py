@@ -14,9 +14,9 @@ Of a strategy that needs ``Send`` the worker holds its gradient until it is sent
                                                                   -> Drop
 
 A worker may first move parameters of its own by its gradients, which the next ``Apply`` names with all others;
-workers may average such parameters meanwhile, or sum fragments of them::
+workers may average such parameters meanwhile, push halves of them to others, or sum fragments of them::
 
-    Compute -> Arrived -> StepAlone -> Average | SumFragment -> Compute -> Arrived -> StepAlone -> Apply
+    Compute -> Arrived -> StepAlone -> Average | PushHalf | SumFragment -> Compute -> Arrived -> StepAlone -> Apply
 
 Laws
 ----
@@ -54,6 +54,7 @@ from strategies.protocol.commands import Evaluate as Evaluate
 from strategies.protocol.commands import Launch as Launch
 from strategies.protocol.commands import Partition as Partition
 from strategies.protocol.commands import Priority as Priority
+from strategies.protocol.commands import PushHalf as PushHalf
 from strategies.protocol.commands import Repartition as Repartition
 from strategies.protocol.commands import Replicate as Replicate
 from strategies.protocol.commands import Reserve as Reserve

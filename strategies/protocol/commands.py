@@ -99,6 +99,24 @@ class Average(Command, frozen=True, kw_only=True, tag=True):
     workers: tuple[int, ...]
 
 
+class PushHalf(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Let a worker send half of its own parameters to another one, and add halves that others have sent it.
+
+    Own parameters have a weight, which is 1 after every ``Apply`` and goes with them: gradients are of the parameters
+    divided by it, and steps change the undivided ones. In this order, ``worker`` keeps half of both, and the other half
+    goes ``to`` a worker, which puts it aside; then ``worker`` adds the earliest half that each worker in
+    ``adds`` has sent it. The sums over all workers, with halves put aside, stay as they are.
+
+    ``worker`` is idle, as is the target unless the strategy ``sums_meanwhile``; a worker that sends has stepped
+    alone since the last update. Gradients stay unused. The next ``Apply`` comes when all halves are added, and is of
+    all workers, each of which counts the same: their sum over their number, if the outer optimizer averages.
+    """
+
+    worker: int
+    to: int | None = None
+    adds: tuple[int, ...] = ()
+
+
 class SumFragment(Command, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Sum what workers have moved a fragment of the parameters by (``Strategy.outer``); gradients stay unused.
 
@@ -273,6 +291,7 @@ AnyCommand = (
     | Replicate
     | StepAlone
     | Average
+    | PushHalf
     | SumFragment
     | Apply
     | Drop

@@ -53,8 +53,8 @@ class Strategy(Protocol):
     """Whether it may command ``Apply.children``; refused before the run where no worker can leave the ring."""
 
     sums_meanwhile: bool = False
-    """Whether it may command ``Apply`` or ``Average`` while workers compute, where there are no servers: they take
-    part in the sum at the same time then. Refused before the run where replicas cannot."""
+    """Whether it may command ``Apply``, ``Average`` or ``PushHalf`` while workers compute, where there are no servers:
+    they take part at the same time then. Refused before the run where replicas cannot."""
 
     cuts: bool = False
     """Whether it may command ``Compute.within_s``; refused before the run where no iteration can end early."""

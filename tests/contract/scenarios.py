@@ -49,6 +49,7 @@ from strategies.protocol import (
     NodeUse,
     Observed,
     Partition,
+    PushHalf,
     Ready,
     Restored,
     Score,
@@ -153,6 +154,13 @@ def details(what: Any) -> str:
             return details_of_rest(what)
 
 
+def halves_of(what: PushHalf) -> str:
+    """Where a half goes, and which halves are added."""
+    sent = [] if what.to is None else [f"a half to {what.to}"]
+    added = [f"add those of {listed(what.adds)}"] if what.adds else []
+    return ", ".join([f"worker {what.worker}", *sent, *added])
+
+
 def shares_of(what: SumFragment) -> str:
     """Which workers offer a fragment, whether it is summed, which workers mix."""
     offer = [f"offer {listed(what.offer)}"] if what.offer else []
@@ -178,6 +186,8 @@ def details_of_rest(what: Any) -> str:  # noqa: C901  (a table)
             return f"gradients {listed(what.grads)}" + ("" if what.lr_scale == 1.0 else f", rate x {what.lr_scale:g}")
         case Average():
             return f"workers {listed(what.workers)}"
+        case PushHalf():
+            return halves_of(what)
         case SumFragment():
             return shares_of(what)
         case Drop():

@@ -39,6 +39,7 @@ JOBS = {
     "telemetry": f"{COMMON} strategy=dlrover cluster=dlrover strategy.sample_s=1 runtime.telemetry_every_s=0.5",
     "own_steps": f"{COMMON} strategy=local_sgd topology=allreduce",
     "groups": f"{COMMON} strategy=prague topology=allreduce",
+    "halves": f"{COMMON} strategy=sgp topology=allreduce",
     "fragments": f"{COMMON} strategy=diloco topology=allreduce strategy.period=2 strategy.fragments=2",
     "rows": f"{COMMON} strategy=asp record=iterations",
 }
@@ -47,6 +48,7 @@ RARE = {
     "replica": {"Drop", "Evaluated", "Ready", "Replicate", "Replicated", "Send"},
     "own_steps": {"StepAlone"},
     "groups": {"Average"},
+    "halves": {"PushHalf"},
     "fragments": {"SumFragment"},
     "reservation": {"Observed", "Reserve", "Reserved"},
     "noise": {"Measured"},

@@ -20,6 +20,7 @@ from strategies.lgc.slowest import SlowestApart
 from strategies.parts.composed import Composed
 from strategies.parts.gates import RingGate
 from strategies.protocol import Strategy
+from strategies.sgp import SGP
 from strategies.star import Star
 from strategies.star.learned import ModeLearner
 from tests.contract.test_virtual import dead, different, unconserved, unlawful
@@ -47,6 +48,8 @@ def make(kind: str) -> Strategy:
         return EagerSGD(mode=kind, sync_every=5 if kind == "solo" else None)
     if kind == "gossip":
         return ADPSGD(common_every=3)
+    if kind == "push":
+        return SGP(common_every=3, overlap_iters=1)
     if kind == "lgc":
         return LGC(k_fastest=2, topology="allreduce", reselect_iters=2)
     if kind in ("star", "learning"):
@@ -64,8 +67,8 @@ def run_of(where: str, kind: str, num_workers: int, seed: int) -> VirtualRun:
     return VirtualRun(DRAW[where](num_workers, seed), make(kind))
 
 
-CASES = [("machines", kind) for kind in ("lgc", "waiting", "star", "learning", "solo", "gossip")]
-CASES += [("hosts", kind) for kind in ("bsp", "lgc", "waiting", "star", "solo", "majority", "gossip")]
+CASES = [("machines", kind) for kind in ("lgc", "waiting", "star", "learning", "solo", "gossip", "push")]
+CASES += [("hosts", kind) for kind in ("bsp", "lgc", "waiting", "star", "solo", "majority", "gossip", "push")]
 
 
 @pytest.mark.few(7)
@@ -80,7 +83,9 @@ def test_it_is_lawful_and_ends_and_uses_every_sample_once_an_epoch(
     assert replay(run.lines, make(kind)) == []
 
 
-@pytest.mark.parametrize(("kind", "seed"), [("lgc", 0), ("waiting", 5), ("star", 6), ("learning", 6), ("solo", 0)])
+@pytest.mark.parametrize(
+    ("kind", "seed"), [("lgc", 0), ("waiting", 5), ("star", 6), ("learning", 6), ("solo", 0), ("push", 0)]
+)
 def test_workers_come_and_go_while_others_are_children_or_compute(kind: str, seed: int) -> None:
     world = draw_replica_world(3, seed)
     elastic = Elastic(leaves_per_hour=600.0, rejoin_s=2.0, least_workers=1)

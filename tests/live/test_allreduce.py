@@ -6,12 +6,13 @@ import os
 import random
 import signal
 import time
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
 import pytest
 
-from runtime.core.job import ApplyOrder, ComputeOrder, StepOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, PushOrder, StepOrder
 from runtime.core.vectors import server_range
 from runtime.training.optimizers import make_optimizer
 from tests.live.retrace import Retracing
@@ -238,10 +239,12 @@ QUORUM = (*LEDGER, *PACED, ALLREDUCE, "strategy=decoupled_diloco", "strategy.per
 ASYNC = (*LEDGER, *PACED, ALLREDUCE, "strategy=async_local_sgd", "strategy.period=3", *SLOW_0, "save_parameters=true")
 PRAGUE = (ALLREDUCE, "strategy=prague", "strategy.common_every=4")
 AD_PSGD = (ALLREDUCE, "strategy=ad_psgd", "strategy.common_every=4")
-GROUPS, PAIRS = ((*LEDGER, *PACED, *averaging, "save_parameters=true") for averaging in (PRAGUE, AD_PSGD))
+SGP = (ALLREDUCE, "strategy=sgp", "strategy.common_every=4")
+PUSHING = (*DIGITS, *SHORT, *MOMENTUM, *SGP, "strategy.data=even")
+GROUPS, PAIRS, HALVES = ((*LEDGER, *PACED, *mixing, "save_parameters=true") for mixing in (PRAGUE, AD_PSGD, SGP))
 
 
-@pytest.mark.parametrize("settings", long_after([ALONE, GROUPS, PAIRS, STREAMING, QUORUM, ASYNC], always=5))
+@pytest.mark.parametrize("settings", long_after([ALONE, GROUPS, PAIRS, STREAMING, QUORUM, HALVES, ASYNC], always=6))
 def test_each_sample_counts_once_whoever_dies_between_two_averages(start: Start, settings: tuple[str, ...]) -> None:
     run = start("run", *settings, "workload.epochs=null")
     for worker in (1, 0):
@@ -254,10 +257,14 @@ def test_each_sample_counts_once_whoever_dies_between_two_averages(start: Start,
 
 
 @pytest.mark.long(like="test_each_sample_counts_once_whoever_dies_between_two_averages")
-@pytest.mark.parametrize("more", [(), (*STREAMED, "strategy.common_every=5")], ids=["plain", "fragments"])
-def test_steps_alone_are_those_of_the_virtual_clock(start: Start, more: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [DILOCO, (*DILOCO, *STREAMED, "strategy.common_every=5"), PUSHING],
+    ids=["plain", "fragments", "halves"],
+)
+def test_steps_alone_are_those_of_the_virtual_clock(start: Start, settings: tuple[str, ...]) -> None:
     """Each worker has the same orders in the same order, and the same losses; sums are added in another order."""
-    settings = (*DILOCO, *more, "cluster.device={base_s: 0.02}")
+    settings = (*settings, "cluster.device={base_s: 0.02}")
     live = start("live", *settings).finish()
     virtual = start("virtual", *settings, "runtime=virtual").finish()
     assert orders_of(live) == orders_of(virtual)
@@ -285,6 +292,9 @@ def orders_of(run: Run) -> list[list[str]]:
                 found[worker].append(f"compute {samples}")
             case {"type": "StepAlone", "grads": [grad]}:
                 found[named[grad][0]].append(f"step by {named[grad]}")
+            case {"type": "PushHalf", "worker": worker, **half}:
+                found[worker] += [f"send half to {half['to']}"] if "to" in half else []
+                found[worker] += [f"add half of {source}" for source in half.get("adds", ())]
             case {"type": "Apply", "grads": grads}:
                 for orders in found:
                     orders.append(f"update of {[named[grad] for grad in grads]}")
@@ -292,17 +302,20 @@ def orders_of(run: Run) -> list[list[str]]:
 
 
 class GroupRetrace(Retracing):
-    """Every worker's own parameters, which groups average. ``bases``: what those that stayed have moved from."""
+    """Every worker's own parameters, which groups average, or which go to others with their ``weights``, a half each
+    time. ``bases``: what those that stayed have moved from."""
 
     def __init__(self, run: Run) -> None:
         self.rule = {name: value for name, value in run.meta["job"]["optimizer"].items() if name != "lr"}
         self.own: dict[int, Any] = {}
         self.optimizers: dict[int, Any] = {}
         self.bases: dict[int, Any] = {}
+        self.weights: defaultdict[int, float] = defaultdict(lambda: 1.0)
+        self.halves: defaultdict[tuple[int, int], list[tuple[Any, float]]] = defaultdict(list)
         super().__init__(run, num_servers=0)
 
     def compute(self, order: ComputeOrder) -> None:
-        common, self.params = self.params, self.own.get(order.worker, self.params)
+        common, self.params = self.params, self.own.get(order.worker, self.params) / self.weights[order.worker]
         super().compute(order)
         self.params = common
 
@@ -318,15 +331,28 @@ class GroupRetrace(Retracing):
         for worker in workers:
             self.own[worker][:] = mean
 
+    def push_half(self, order: PushOrder) -> None:
+        super().push_half(order)
+        own = self.own.setdefault(order.worker, self.params.copy())
+        if order.to is not None:
+            own /= 2
+            self.weights[order.worker] /= 2
+            self.halves[order.worker, order.to].append((own.copy(), self.weights[order.worker]))
+        for source in order.adds:
+            half, weight = self.halves[source, order.worker].pop(0)
+            own += half
+            self.weights[order.worker] += weight
+
     def apply(self, order: ApplyOrder) -> None:
         moves = [
-            np.float32(factor) * (self.bases.get(worker, self.params) - self.own[worker])
+            np.float32(factor) * (self.bases.get(worker, self.params) - self.own.get(worker, self.params))
             for worker, factor in order.moves
         ]
         for worker in order.stays:
             self.own.setdefault(worker, self.params.copy())
             self.bases.setdefault(worker, self.params)
         self.params = self.params - np.float32(order.lr) * np.sum(moves, axis=0)
+        self.weights.clear()
         for worker, own in self.own.items():
             if worker not in order.stays:
                 own[:] = self.params
@@ -335,14 +361,19 @@ class GroupRetrace(Retracing):
 
 
 @pytest.mark.long(like="test_each_sample_counts_once_whoever_dies_between_two_averages")
-@pytest.mark.parametrize("averaging", [PRAGUE, AD_PSGD], ids=["groups", "pairs"])
-def test_groups_learn_what_the_record_says(start: Start, averaging: tuple[str, ...]) -> None:
-    """Worker 0 is slow. Who averages with whom depends on the times of this run; the record has it."""
-    run = start("run", *DIGITS, *SHORT, *MOMENTUM, *averaging, "cluster.device={base_s: 0.01}", *SLOW_0)
+@pytest.mark.parametrize(
+    "mixing", [PRAGUE, AD_PSGD, (*SGP, "strategy.overlap_iters=1")], ids=["groups", "pairs", "halves"]
+)
+def test_groups_learn_what_the_record_says(start: Start, mixing: tuple[str, ...]) -> None:
+    """Worker 0 is slow. Who averages with whom, and when a half is added, depends on the times of this run; the record
+    has it."""
+    run = start("run", *DIGITS, *SHORT, *MOMENTUM, *mixing, "cluster.device={base_s: 0.01}", *SLOW_0)
     run.finish()
     assert_sound(run)
     again = GroupRetrace(run)
-    assert len({workers for _, workers in again.averages}) > 3
+    averaged = {workers for _, workers in again.averages}
+    sent = {(order.worker, order.to) for _, order in again.pushes if order.to is not None}
+    assert len(averaged or sent) > 3
     assert len(again.versions) == run.version + 1 > 3
     np.testing.assert_allclose(again.params, run.parameters(), rtol=1e-4, atol=1e-6)
 

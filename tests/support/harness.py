@@ -24,6 +24,7 @@ from runtime.core.job import (
     ComputeOrder,
     FragmentOrder,
     Job,
+    PushOrder,
     ReplicateOrder,
     SendOrder,
     StepOrder,
@@ -147,6 +148,7 @@ class Rig(Scores, Answers):
         self.effective: list[ApplyOrder] = []
         self.steps: list[StepOrder] = []
         self.averages: list[tuple[float, tuple[int, ...]]] = []
+        self.pushes: list[tuple[float, PushOrder]] = []
         self.fragments: list[FragmentOrder] = []
         self.dropped: list[int] = []
         self.sent: list[tuple[float, SendOrder]] = []
@@ -206,6 +208,9 @@ class Rig(Scores, Answers):
 
     def average(self, workers: tuple[int, ...]) -> None:
         self.averages.append((self.t, workers))
+
+    def push_half(self, order: PushOrder) -> None:
+        self.pushes.append((self.t, order))
 
     def sum_fragment(self, order: FragmentOrder) -> None:
         self.fragments.append(order)

@@ -84,7 +84,7 @@ class Watched(RealModelState):
 
     def gradient(self, order: ComputeOrder) -> Result:
         own = self.own.get(order.worker)
-        params = (self.params if own is None else own.params).copy()
+        params = (self.params if own is None else own.debiased).copy()
         indices = sample_indices(order.ranges, self.cut, self.seed)
         self.began[order.worker].append(Began(order.version, params, indices, order.grad_id))
         return super().gradient(order)

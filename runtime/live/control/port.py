@@ -9,7 +9,16 @@ import msgspec
 
 from runtime.core import inputs
 from runtime.core.executor import Disturb
-from runtime.core.job import ApplyOrder, ComputeOrder, FragmentOrder, ReplicateOrder, SendOrder, StepOrder, SumOrder
+from runtime.core.job import (
+    ApplyOrder,
+    ComputeOrder,
+    FragmentOrder,
+    PushOrder,
+    ReplicateOrder,
+    SendOrder,
+    StepOrder,
+    SumOrder,
+)
 from runtime.core.node_orders import AllocateOrder, NodeOrder
 from runtime.live.control.evaluations import Asked, LiveEvaluations
 from runtime.live.control.following import LiveFollowers
@@ -98,6 +107,10 @@ class LivePort:
     def average(self, workers: tuple[int, ...]) -> None:
         """Never called, since a strategy that needs this is refused, too."""
         raise RuntimeError(f"servers cannot average the parameters of workers {workers}")
+
+    def push_half(self, order: PushOrder) -> None:
+        """Never called: a strategy that pushes halves is refused with servers, too."""
+        raise RuntimeError(f"servers cannot carry out {order}")
 
     def sum_fragment(self, order: FragmentOrder) -> None:
         """Never called: a strategy that sums fragments is refused with servers, too."""

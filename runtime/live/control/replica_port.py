@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from runtime.core.job import ApplyOrder, ComputeOrder, FragmentOrder, StepOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, FragmentOrder, PushOrder, StepOrder
 from runtime.core.node_orders import AllocateOrder
 from runtime.live.control.port import LivePort
 from runtime.live.transport.messages import (
@@ -14,6 +14,7 @@ from runtime.live.transport.messages import (
     JoinCollective,
     Message,
     MoveAlone,
+    PushOwn,
     ReceiveState,
     Reduce,
     ShareFragment,
@@ -82,6 +83,13 @@ class ReplicaPort(LivePort):
         """Order a sum of these replicas, which the others take no part in."""
         for worker in workers:
             self._tell(worker, AverageOwn(workers=workers))
+
+    def push_half(self, order: PushOrder) -> None:
+        """Order a replica's half to another one; both take part."""
+        message = PushOwn(order=order)
+        self._tell(order.worker, message)
+        if order.to is not None:
+            self._tell(order.to, message)
 
     def sum_fragment(self, order: FragmentOrder) -> None:
         """Order a sum of all replicas; without one, from those that offer or mix."""

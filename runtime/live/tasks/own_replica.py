@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, final
 
-from runtime.core.job import ApplyOrder, FragmentOrder, StepOrder
-from runtime.core.vectors import FloatVector
+from runtime.core.job import ApplyOrder, FragmentOrder, PushOrder, StepOrder
+from runtime.core.vectors import FloatVector, aligned_vector
 from runtime.live.tasks.replica_state import ReplicaState
 from runtime.live.tasks.worker import Links
 from runtime.live.transport.auth import Identity
@@ -33,7 +33,7 @@ class OwnLinks(Links):
 
     @property
     def params(self) -> FloatVector:
-        return self.copy.own.params
+        return self.copy.own.debiased
 
     @property
     def grad(self) -> FloatVector:
@@ -97,6 +97,17 @@ class OwnReplicaState(ReplicaState):
             self.own.average(total, workers)
         finally:
             self.release(total)
+
+    def push_half(self, order: PushOrder, pass_on: Callable[[FloatVector, int, int], None]) -> None:
+        if self.identity.id == order.to:
+            half = aligned_vector(self.size + 1)
+            pass_on(half, order.worker, order.to)
+            self.own.put_aside(order.worker, half)
+            return
+        if order.to is not None:
+            pass_on(self.own.halve(), order.worker, order.to)
+        for source in order.adds:
+            self.own.add(source)
 
     def sum_fragment(self, order: FragmentOrder, sum_all: Callable[[FloatVector], None]) -> None:
         assert self.fragments is not None

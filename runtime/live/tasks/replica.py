@@ -49,6 +49,7 @@ from runtime.live.transport.messages import (
     MoveAlone,
     NormPart,
     Peer,
+    PushOwn,
     ReceiveState,
     Reconfigure,
     Reduce,
@@ -123,7 +124,7 @@ class Replica:
                 return self._compute(message)
             case Reduce():
                 self._reduce(message)
-            case MoveAlone() | AverageOwn() | ShareFragment():
+            case MoveAlone() | AverageOwn() | PushOwn() | ShareFragment():
                 self._move_own(message)
             case ReceiveState():
                 self._enter(message)
@@ -224,7 +225,7 @@ class Replica:
             self.copy.release(total)
         self._count(begun)
 
-    def _move_own(self, message: MoveAlone | AverageOwn | ShareFragment) -> None:
+    def _move_own(self, message: MoveAlone | AverageOwn | PushOwn | ShareFragment) -> None:
         """Step the own parameters, or sum with other replicas; like an update, that is not part of the wait."""
         begun = time.perf_counter()
         if isinstance(message, MoveAlone):
@@ -234,6 +235,8 @@ class Replica:
             assert isinstance(self.collective, Ring), "refused before: other collectives sum whole vectors of all"
             if isinstance(message, ShareFragment):
                 self.copy.sum_fragment(message.order, self.collective.all_reduce)
+            elif isinstance(message, PushOwn):
+                self.copy.push_half(message.order, self.collective.pass_on)
             else:
                 members = partial(self.collective.all_reduce, members=message.workers)
                 self.copy.average(members, len(message.workers))

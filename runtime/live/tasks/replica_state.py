@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from runtime.core.job import ApplyOrder, FragmentOrder, StepOrder
+from runtime.core.job import ApplyOrder, FragmentOrder, PushOrder, StepOrder
 from runtime.core.vectors import FloatVector
 from runtime.live.tasks.children import ParentLink
 from runtime.live.tasks.store import ParameterStore
@@ -60,6 +60,13 @@ class ReplicaState(ParameterStore):
     def average(self, sum_all: Callable[[FloatVector], None], workers: int) -> None:
         """Continue from the mean of so many replicas' own parameters, which ``sum_all`` sums in place; likewise."""
         raise RuntimeError(f"a mean of {workers} replicas: this replica has no parameters of its own")
+
+    def push_half(self, order: PushOrder, pass_on: Callable[[FloatVector, int, int], None]) -> None:
+        """Send half of the own parameters and add others' halves, or put one aside that is sent here; likewise.
+
+        ``pass_on`` copies a vector from one replica to another, on both.
+        """
+        raise RuntimeError(f"{order}: this replica has no parameters of its own")
 
     def sum_fragment(self, order: FragmentOrder, sum_all: Callable[[FloatVector], None]) -> None:
         """Offer, sum and mix a fragment; likewise."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from runtime.core.job import ApplyOrder, ComputeOrder, FragmentOrder, StepOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, FragmentOrder, PushOrder, StepOrder
 from runtime.core.scoring import Products
 from runtime.live.transport.address import Address
 from runtime.live.transport.task_spec import Place
@@ -345,6 +345,12 @@ class AverageOwn(Message, frozen=True, kw_only=True, tag=True):
     workers: tuple[int, ...]
 
 
+class PushOwn(Message, frozen=True, kw_only=True, tag=True):
+    """Replica: send half of your own parameters and add halves that you were sent, or put one aside that comes."""
+
+    order: PushOrder
+
+
 class ShareFragment(Message, frozen=True, kw_only=True, tag=True):
     """Replica: offer, sum or mix a fragment of the parameters."""
 
@@ -589,6 +595,7 @@ AnyMessage = (
     | Reduce
     | MoveAlone
     | AverageOwn
+    | PushOwn
     | ShareFragment
     | ReceiveState
     | DropGradients

@@ -10,7 +10,16 @@ from msgspec.structs import replace
 
 from runtime.core import inputs
 from runtime.core.data.shards import samples_of
-from runtime.core.job import ApplyOrder, ComputeOrder, FragmentOrder, ReplicateOrder, SendOrder, StepOrder, SumOrder
+from runtime.core.job import (
+    ApplyOrder,
+    ComputeOrder,
+    FragmentOrder,
+    PushOrder,
+    ReplicateOrder,
+    SendOrder,
+    StepOrder,
+    SumOrder,
+)
 from runtime.core.node_orders import AllocateOrder, NodeOrder
 from runtime.virtual.clock import MESSAGE, TIMER, Clock
 from runtime.virtual.tasks.followers import Followers
@@ -54,6 +63,9 @@ class VirtualPort:
 
     def average(self, workers: tuple[int, ...]) -> None:
         self._orders.append((self._average, (workers,)))
+
+    def push_half(self, order: PushOrder) -> None:
+        self._orders.append((self._push_half, (order,)))
 
     def sum_fragment(self, order: FragmentOrder) -> None:
         self._orders.append((self._sum_fragment, (order,)))
@@ -136,6 +148,11 @@ class VirtualPort:
         assert isinstance(self.servers, ReplicaGroup)
         self.model_state.average(workers)
         self.servers.average(workers, sent_s)
+
+    def _push_half(self, sent_s: float, order: PushOrder) -> None:
+        assert isinstance(self.servers, ReplicaGroup)
+        self.model_state.push_half(order)
+        self.servers.push_half(order, sent_s)
 
     def _sum_fragment(self, sent_s: float, order: FragmentOrder) -> None:
         assert isinstance(self.servers, ReplicaGroup)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, final
 
 from runtime.core.collectives.known import Summing
-from runtime.core.job import ApplyOrder, FragmentOrder
+from runtime.core.job import ApplyOrder, FragmentOrder, PushOrder
 from runtime.core.membership import Membership
 from runtime.virtual.clock import MACHINE
 from runtime.virtual.costs import Carry, Costs
@@ -24,10 +24,14 @@ if TYPE_CHECKING:
 
 
 class StateTransfer:
-    """A replica copies the state of another, as soon as both have come to that order."""
+    """A replica sends its state to another, or half of its parameters, as soon as both have come to that order.
 
-    def __init__(self, begin: Callable[[Then], object]) -> None:
-        self._begin, self._there = begin, list[Then]()
+    ``names`` are both, ``waiting`` how many of them have not ended it.
+    """
+
+    def __init__(self, names: Sequence[str], begin: Callable[[Then], object]) -> None:
+        self.names, self._begin, self._there = names, begin, list[Then]()
+        self.waiting = 2
 
     def join(self, done: Then) -> None:
         """One of the two is there; ``done()`` is called when the state is copied."""
@@ -36,8 +40,12 @@ class StateTransfer:
             self._begin(self._on_copied)
 
     def _on_copied(self) -> None:
+        self.waiting = 0
         for done in self._there:
             done()
+
+    def abandon(self) -> None:
+        """Nothing to do: its message is forgotten with its ends."""
 
 
 @final
@@ -65,8 +73,8 @@ class HostReplicas(ReplicaGroup):
         self._queues: dict[int, Queue] = {}
         self._members: Sequence[int] = ()
         """Workers that have summed, or are about to sum, the last update."""
-        self._sums: list[CollectiveSum] = []
-        """Sums that are not complete."""
+        self._open: list[CollectiveSum | StateTransfer] = []
+        """Sums and transfers that are not complete."""
         self._last: CollectiveSum | None = None
         """Of the last update, until a replica has made that."""
         self._early: CollectiveSum | None = None
@@ -97,6 +105,15 @@ class HostReplicas(ReplicaGroup):
     def average(self, workers: Sequence[int], sent_s: float) -> None:
         self._order_sum(self._begin(workers), workers, sent_s)
 
+    def push_half(self, order: PushOrder, sent_s: float) -> None:
+        """To halve, and to add, is the work of a step."""
+        one_pass = partial(self._step_alone, _name(order.worker), 1)
+        if order.to is not None:
+            self.order(order.worker, sent_s, one_pass)
+            self._transfer(order.worker, order.to, sent_s)
+        for _ in order.adds:
+            self.order(order.worker, sent_s, one_pass)
+
     def sum_fragment(self, order: FragmentOrder, sent_s: float) -> None:
         if order.moves:
             ring = self.ring
@@ -113,9 +130,7 @@ class HostReplicas(ReplicaGroup):
     def carry_out(self, order: ApplyOrder, sent_s: float) -> None:
         self._sum(sent_s, [worker for worker in self.ring if worker not in order.excluded])
         for worker, source in order.returning:
-            copy = StateTransfer(partial(self._copy, source, worker))
-            for one in (source, worker):
-                self.order(one, sent_s, copy.join)
+            self._transfer(source, worker, sent_s)
 
     def _sum(self, sent_s: float, members: Sequence[int]) -> None:
         ranked = self.summing.ranked(members)
@@ -132,8 +147,17 @@ class HostReplicas(ReplicaGroup):
         names = [_name(worker) for worker in ranked]
         more = self.machines, self.costs, names, num_parameters or self.num_parameters, self.summing
         made = CollectiveSum(*more, beside=self.meanwhile, lost=partial(self._on_lost, len(names)))
-        self._sums = [*(one for one in self._sums if one.waiting), made]
+        self._keep(made)
         return made
+
+    def _keep(self, made: CollectiveSum | StateTransfer) -> None:
+        self._open = [*(one for one in self._open if one.waiting), made]
+
+    def _transfer(self, source: int, target: int, sent_s: float) -> None:
+        made = StateTransfer([_name(source), _name(target)], partial(self._copy, source, target))
+        self._keep(made)
+        for one in (source, target):
+            self.order(one, sent_s, made.join)
 
     def _on_lost(self, size: int, lost_bytes: int) -> None:
         self.note("Late", lost_bytes=lost_bytes, sum_bytes=2 * (size - 1) * self.model_bytes)
@@ -220,8 +244,8 @@ class HostReplicas(ReplicaGroup):
         return self._queues[worker]
 
     def lost(self, worker: int) -> None:
-        """It leaves the ring open; all will halt."""
-        for one in self._sums:
+        """It leaves sums and transfers open; all will halt."""
+        for one in self._open:
             if one.waiting and _name(worker) in one.names:
                 one.abandon()
                 for name in one.names:
@@ -231,9 +255,9 @@ class HostReplicas(ReplicaGroup):
     def halt(self) -> None:
         for worker in list(self._queues):
             self._void(worker)
-        for one in self._sums:
+        for one in self._open:
             one.abandon()
-        self._sums, self._last, self._early = [], None, None
+        self._open, self._last, self._early = [], None, None
 
     def _void(self, worker: int) -> None:
         queue = self._queues.pop(worker, None)

@@ -21,7 +21,7 @@ from runtime.backends.base import Model, micro_batches, ordered_batches
 from runtime.core.data.holdout import Holdout
 from runtime.core.data.sampling import sample_epochs, sample_indices
 from runtime.core.data.shards import Cut
-from runtime.core.job import ApplyOrder, ComputeOrder, FragmentOrder, StepOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, FragmentOrder, PushOrder, StepOrder
 from runtime.core.scoring import Products, products
 from runtime.core.vectors import FloatVector, aligned_vector, cut_by_shares, server_range
 from runtime.record.checkpoint import publish_array
@@ -100,7 +100,7 @@ class RealModelState:
         batch = self.model.batch(indices, sample_epochs(order.ranges))
         grad = self._vector()
         own = self.own.get(order.worker)
-        self.model.attach(self.params if own is None else own.params, grad)
+        self.model.attach(self.params if own is None else own.debiased, grad)
         micro = ordered_batches(order)[:passes]
         loss_sum = self.model.gradient(batch, micro)
         sqr_norm = float(np.dot(grad, grad))
@@ -130,6 +130,14 @@ class RealModelState:
         for worker in workers:
             self.own[worker].average(total, len(workers))
         self._spare.append(total)
+
+    def push_half(self, order: PushOrder) -> None:
+        """Let a worker send half of its own parameters and add halves."""
+        own = self._own(order.worker)
+        if order.to is not None:
+            self._own(order.to).put_aside(order.worker, own.halve())
+        for source in order.adds:
+            own.add(source)
 
     def sum_fragment(self, order: FragmentOrder) -> None:
         """Let workers offer, sum and mix a fragment of the parameters."""
@@ -177,7 +185,7 @@ class RealModelState:
         if self.fragments is None:
             moves = [self._vector() for _ in order.moves]
             for (worker, factor), out in zip(order.moves, moves, strict=True):
-                self.own[worker].move(self.params, factor, out)
+                self._own(worker).move(self.params, factor, out)
             self.outer.step(self.params, moves, order.lr, order.samples)
             self._spare += moves
         else:
@@ -303,6 +311,9 @@ class NoModelState:
         """Nothing to do: there are no parameters."""
 
     def average(self, workers: Sequence[int]) -> None:
+        """Nothing to do: there are no parameters."""
+
+    def push_half(self, order: PushOrder) -> None:
         """Nothing to do: there are no parameters."""
 
     def sum_fragment(self, order: FragmentOrder) -> None:

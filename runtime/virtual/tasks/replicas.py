@@ -8,7 +8,7 @@ from typing import final
 
 from runtime.core.collectives.known import Summing
 from runtime.core.collectives.times import ends_s
-from runtime.core.job import ApplyOrder, FragmentOrder
+from runtime.core.job import ApplyOrder, FragmentOrder, PushOrder
 from runtime.core.layout import Layout
 from runtime.core.membership import Membership
 from runtime.virtual.clock import MACHINE, Clock
@@ -59,6 +59,10 @@ class ReplicaGroup(ServerGroup):
     @abstractmethod
     def average(self, workers: Sequence[int], sent_s: float) -> None:
         """These workers average their own parameters, before their next orders; others take no part."""
+
+    @abstractmethod
+    def push_half(self, order: PushOrder, sent_s: float) -> None:
+        """A worker sends half of its own parameters to another, and adds halves, before its next orders."""
 
     @abstractmethod
     def sum_fragment(self, order: FragmentOrder, sent_s: float) -> None:
@@ -152,6 +156,15 @@ class Replicas(ReplicaGroup):
         """Sum around a ring of them, which takes no link of another sum; then as for a step."""
         begun_s = max(sent_s + self.costs.control_s, *map(self.idle_of, workers))
         self._stepped_s |= dict.fromkeys(workers, begun_s + sum(self.update_takes_s(len(workers))))
+
+    def push_half(self, order: PushOrder, sent_s: float) -> None:
+        """To halve, and to add, takes as long as a step; the message needs both ends, which may compute."""
+        reached_s, pass_s = sent_s + self.costs.control_s, self.costs.update_s(self.rank_bytes, 1)
+        idle_s = max(reached_s, self.idle_of(order.worker))
+        if order.to is not None:
+            idle_s = max(idle_s + pass_s, self.idle_of(order.to)) + self.costs.hop_s(self.rank_bytes)
+            self._stepped_s[order.to] = idle_s
+        self._stepped_s[order.worker] = idle_s + len(order.adds) * pass_s
 
     def sum_fragment(self, order: FragmentOrder, sent_s: float) -> None:
         """As for an average of all, of a part of the vector; offers are there then."""

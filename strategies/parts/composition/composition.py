@@ -223,6 +223,7 @@ class Composition(Strategy):
             commands.append(StepAlone(grads=tuple([grad.id for grad in verdict.step])))
         if verdict.average:
             commands.append(Average(workers=verdict.average))
+        commands += verdict.push
         if verdict.fragment is not None:
             commands.append(verdict.fragment)
         if verdict.apply:

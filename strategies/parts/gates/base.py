@@ -8,7 +8,7 @@ from typing import Protocol, final, runtime_checkable
 
 import msgspec
 
-from strategies.protocol import Grad, SumFragment
+from strategies.protocol import Grad, PushHalf, SumFragment
 
 
 @final
@@ -66,7 +66,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     """``apply`` these gradients as one update, ``drop`` those, then let the workers ``go`` compute, each in order.
 
     Workers ``step`` by these gradients alone first, then the parameters of workers in ``average`` become their mean,
-    and workers share a ``fragment``; ``outer``: the update is of their moves, by the outer optimizer.
+    workers ``push`` halves, and share a ``fragment``; ``outer``: the update is of their moves, by the outer optimizer.
     ``opens``: a round begins with nothing to apply, because no member of the last one is left. ``children`` are the
     update's children, with their parents (``strategies.protocol.Apply``).
     """
@@ -78,6 +78,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     children: tuple[tuple[int, int], ...] = ()
     step: tuple[Grad, ...] = ()
     average: tuple[int, ...] = ()
+    push: tuple[PushHalf, ...] = ()
     fragment: SumFragment | None = None
     outer: bool = False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strategies.protocol import Apply, Average, Drop, ProtocolError, StepAlone, SumFragment
+from strategies.protocol import Apply, Average, Drop, ProtocolError, PushHalf, StepAlone, SumFragment
 from tests.support.harness import Puppet, Rig, apply, compute, make_job
 
 
@@ -140,6 +140,57 @@ def test_workers_that_compute_average_if_replicas_sum_meanwhile() -> None:
     assert "it has not stepped alone since the last update" in refusal(at, Average(workers=(0, 1)))
 
 
+def test_after_halves_an_update_is_of_all_workers_and_each_counts_the_same() -> None:
+    """Worker 0 has more samples; worker 1 has not stepped, and what it was sent is in its move."""
+    at = rig()
+    at.say(alone(0), PushHalf(worker=0, to=1), *compute(0, num_samples=2))
+    arrived(at, 0)
+    at.say(alone(2), PushHalf(worker=1, adds=(0,)), Apply(grads=(0, 2), weights=(0.25, 0.25)))
+    assert [(order.worker, order.to, order.adds) for _, order in at.pushes] == [(0, 1, ()), (1, None, (0,))]
+    assert (at.applied[0][1].moves, at.applied[0][1].stays) == (((0, 0.5), (1, 0.5)), ())
+    at.say(*compute(0, num_samples=2))
+    arrived(at, 0)
+    at.say(alone(3), Apply(grads=(3,), weights=(0.5,)))
+    assert at.applied[1][1].moves == ((0, 1.0),), "no half was sent since then"
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (PushHalf(worker=0), "sends nothing and adds nothing"),
+        (PushHalf(worker=1, to=0), "it has not stepped alone since the last update"),
+        (PushHalf(worker=0, to=0), "a half goes to another worker of the ring"),
+        (PushHalf(worker=0, to=2), "a half goes to another worker of the ring"),
+        (PushHalf(worker=0, to=1, adds=(1,)), "worker 1 has sent it no half that is not added"),
+    ],
+)
+def test_what_is_no_half_is_refused(command: PushHalf, message: str) -> None:
+    at = rig()
+    at.say(alone(0))
+    assert message in refusal(at, command)
+
+
+def test_a_half_is_added_once_and_before_the_update() -> None:
+    at = rig()
+    at.say(alone(0, 1), PushHalf(worker=0, to=1), PushHalf(worker=1, adds=(0,)))
+    assert "has sent it no half" in refusal(at, PushHalf(worker=1, adds=(0,)))
+    at = rig()
+    at.say(alone(0, 1), PushHalf(worker=0, to=1))
+    assert "are not: [(0, 1)]" in refusal(at, apply(0, 1))
+
+
+def test_a_worker_that_computes_sends_no_half_and_is_sent_one_only_if_replicas_sum_meanwhile() -> None:
+    at = rig()
+    at.say(alone(0, 1), *compute(1, num_samples=2))
+    assert "only an idle worker is sent a half" in refusal(at, PushHalf(worker=0, to=1))
+    at = rig(meanwhile=True)
+    at.say(alone(0, 1), *compute(1, num_samples=2), PushHalf(worker=0, to=1))
+    assert "only an idle worker sends or adds" in refusal(at, PushHalf(worker=1, adds=(0,)))
+    at = rig(meanwhile=True)
+    at.say(alone(0, 1), PushHalf(worker=0, to=1), PushHalf(worker=1, adds=(0,)), *compute(1, num_samples=2))
+    assert "no worker computes ([1] do)" in refusal(at, Apply(grads=(0, 1), weights=(0.25, 0.25)))
+
+
 @pytest.mark.parametrize("workers", [(), (0,), (0, 0)])
 def test_an_average_is_of_two_workers_or_more(workers: tuple[int, ...]) -> None:
     at = rig()
@@ -250,4 +301,4 @@ def test_who_is_idle_and_has_not_stepped_continues_from_the_common_parameters() 
 
 
 def test_with_fragments_an_update_is_of_all_workers() -> None:
-    assert "with fragments of all workers" in refusal(in_fragments(), Apply(grads=(0,), weights=(0.5,)))
+    assert "with fragments or halves of all" in refusal(in_fragments(), Apply(grads=(0,), weights=(0.5,)))

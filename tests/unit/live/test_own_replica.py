@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from runtime.core.job import ApplyOrder, FragmentOrder, StepOrder
+from runtime.core.job import ApplyOrder, FragmentOrder, PushOrder, StepOrder
 from runtime.live.tasks.own_replica import OwnReplicaState, replica_state
 from runtime.live.tasks.replica_state import ReplicaState
 from runtime.live.transport.auth import Identity
@@ -71,6 +71,8 @@ def test_without_an_outer_optimizer_a_replica_has_no_parameters_of_its_own() -> 
     with pytest.raises(RuntimeError, match="no parameters of its own"):
         copy.average(lambda vector: None, 2)
     with pytest.raises(RuntimeError, match="no parameters of its own"):
+        copy.push_half(PushOrder(worker=0, to=1, adds=()), lambda vector, source, target: None)
+    with pytest.raises(RuntimeError, match="no parameters of its own"):
         copy.sum_fragment(fragment_order(fragment=0), lambda vector: None)
 
 
@@ -120,6 +122,45 @@ def test_an_average_is_of_own_parameters_and_a_failed_one_changes_nothing(rule: 
         copy.average(lambda vector, other=other: np.add(vector, other, out=vector), 2)
         np.testing.assert_array_equal(copy.links.params, (own[0] + own[1]) / np.float32(2))
         np.testing.assert_array_equal(copy.params, initial())
+
+
+def pass_half(source: OwnReplicaState, target: OwnReplicaState) -> None:
+    """As the ring does it."""
+    order, sent = PushOrder(worker=source.identity.id, to=target.identity.id, adds=()), list[Vector]()
+    source.push_half(order, lambda vector, *ends: sent.append(vector.copy()))
+    target.push_half(order, lambda vector, *ends: np.copyto(vector, sent[0]))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["name"])
+def test_a_half_waits_until_it_is_added_and_the_worker_reads_debiased_parameters(rule: dict[str, Any]) -> None:
+    """Worker 0 sends: it reads what it has read before. Worker 1 has 3/2 of the weight when the half is added."""
+    first, second = copies(rule)
+    step(first, 1)
+    step(second, 2)
+    own = [copy.links.params.copy() for copy in (first, second)]
+    pass_half(first, second)
+    for copy, read in zip((first, second), own, strict=True):
+        np.testing.assert_array_equal(copy.links.params, read)
+    second.push_half(PushOrder(worker=1, to=None, adds=(0,)), lambda *_: None)
+    np.testing.assert_allclose(second.links.params, (own[1] + own[0] / 2) / 1.5, rtol=1e-6)
+    np.testing.assert_array_equal(second.params, initial())
+    share = second.share(ApplyOrder(version=1, grads=(), weights=(), lr=1.0, samples=8, moves=((0, 0.5), (1, 0.5))))
+    np.testing.assert_allclose(share, (initial() - own[1] - own[0] / 2) / 2, atol=1e-6)
+    second.void()
+    np.testing.assert_array_equal(second.links.params, initial())
+
+
+def test_counts_are_not_halved() -> None:
+    """As for averages: nothing is sent, and each worker keeps what it has counted."""
+    first, second = copies({"name": "tally", "lr": 1.0})
+    step(first, 1)
+    step(second, 2)
+    own = [copy.links.params.copy() for copy in (first, second)]
+    pass_half(first, second)
+    second.push_half(PushOrder(worker=1, to=None, adds=(0,)), lambda *_: None)
+    for copy, read in zip((first, second), own, strict=True):
+        np.testing.assert_array_equal(copy.links.params, read)
+        assert copy.own.weight == 1.0
 
 
 def test_counts_are_not_averaged() -> None:

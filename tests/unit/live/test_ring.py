@@ -251,6 +251,27 @@ def test_groups_sum_at_the_same_time_and_change_between_sums(make: Callable[...,
         check_sum(ranks, seed=seed)
 
 
+@pytest.mark.parametrize("size", [1, 100, 3 * BLOCK_FLOATS + 1])
+def test_a_vector_goes_one_way_from_member_to_member(make: Callable[..., Rank], size: int) -> None:
+    """The first of three sends; the second receives, and sends that on."""
+    ranks = [make(worker) for worker in range(3)]
+    form(ranks)
+    vectors = vectors_for(3, size)
+    first = vectors[0].copy()
+
+    def carry(rank: Rank, vector: FloatVector) -> None:
+        for source in range(2):
+            if rank.peer.worker in (source, source + 1):
+                rank.ring.pass_on(vector, source, source + 1)
+
+    threads = [threading.Thread(target=carry, args=pair) for pair in zip(ranks, vectors, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+    assert all(np.array_equal(vector, first) for vector in vectors)
+
+
 def test_who_is_apart_is_left_out_and_may_come_back(make: Callable[..., Rank]) -> None:
     """It closes its connections when it leaves: its neighbours have opened others by the time of its return."""
     ranks = [make(worker) for worker in range(4)]

@@ -37,12 +37,12 @@ class Needy(BSP):
 """
 DDP = "topology=allreduce topology.collective=ddp"
 
-SERVED = tuple(name for name in COMMANDS if name not in ("StepAlone", "Average", "SumFragment"))
+SERVED = tuple(name for name in COMMANDS if name not in ("StepAlone", "Average", "PushHalf", "SumFragment"))
 """What servers can have done."""
 CAN = [
     ("", SERVED),
     ("topology=allreduce", ("Compute", "Apply", "Drop", "Restart", "Evaluate", "Checkpoint", "Wake", "Stop")),
-    ("topology=allreduce", (CHILDREN, MEANWHILE, "StepAlone", "Average", "SumFragment")),
+    ("topology=allreduce", (CHILDREN, MEANWHILE, "StepAlone", "Average", "PushHalf", "SumFragment")),
     ("topology=allreduce topology.collective=gloo", ("Restart", "Drop", "StepAlone")),
     (DDP, ("Compute", "Apply", "Evaluate", "Checkpoint", "Wake", "Stop")),
     (VIRTUAL, SERVED),

@@ -11,7 +11,7 @@ from injectors.plan import Disturbance, build_plan
 from injectors.schedule import Schedule
 from runtime.cluster.device import DeviceProfile
 from runtime.cluster.hosts import parse_hosts
-from runtime.core.job import ApplyOrder, FragmentOrder
+from runtime.core.job import ApplyOrder, FragmentOrder, PushOrder
 from runtime.virtual.clock import MACHINE, MESSAGE
 from runtime.virtual.costs import Costs
 from runtime.virtual.machines.interface import Then
@@ -83,6 +83,20 @@ def test_groups_average_at_the_same_time_and_a_late_member_delays_its_own() -> N
     assert [group.free_s[worker] for worker in (0, 3)] == pytest.approx([ring_s] * 2)
     assert max(group.free_s[worker] for worker in (1, 2)) == pytest.approx(1.0 + ring_s)
     assert not group.replicas.lacks(0.0), "no update is under way"
+
+
+def test_a_half_is_a_message_of_the_whole_vector_and_waits_for_both_ends() -> None:
+    """256 bytes. Worker 2 comes to its order a second late, and to worker 3's half after that; adding is free here."""
+    group = Group()
+    group.replicas.enqueue(2, lambda done: group.machines.sleep("worker:2", 1.0, done))
+    group.replicas.push_half(PushOrder(worker=0, to=1, adds=()), 0.0)
+    group.replicas.push_half(PushOrder(worker=3, to=2, adds=()), 0.0)
+    group.replicas.push_half(PushOrder(worker=2, to=None, adds=(3,)), 0.0)
+    group.clock.at(0.0, MESSAGE, group.watch, *range(4))
+    group.run()
+    hop_s = 256 / 1024
+    expected = {0: hop_s, 1: hop_s, 2: 1.0 + hop_s, 3: 1.0 + hop_s}
+    assert group.free_s == pytest.approx(expected)
 
 
 def test_a_sum_of_a_fragment_sends_its_part() -> None:

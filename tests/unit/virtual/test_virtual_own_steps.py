@@ -10,16 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.core.data.shards import Range
-from runtime.core.job import ApplyOrder, ComputeOrder, StepOrder
+from runtime.core.job import ApplyOrder, ComputeOrder, PushOrder, StepOrder
 from strategies.local_sgd import DiLoCo
+from strategies.protocol import Strategy
+from strategies.sgp import SGP
 from tests.support.own_steps import Pull, Watched
 from tests.unit.virtual.test_virtual_session import virtual_job
 
 ADAMW: dict[str, Any] = {"name": "adamw", "lr": 0.125}
 
 
-def model() -> Watched:
-    return Watched(Pull(num_samples=16), virtual_job(2, 16, num_servers=0), DiLoCo(), ADAMW)
+def model(strategy: Strategy | None = None) -> Watched:
+    return Watched(Pull(num_samples=16), virtual_job(2, 16, num_servers=0), strategy or DiLoCo(), ADAMW)
 
 
 def step(at: Watched, grad_id: int, worker: int) -> None:
@@ -116,6 +118,47 @@ def test_an_average_keeps_the_mean_of_all_workers(groups: list[set[int]], seed: 
         assert all(other.tobytes() == first.tobytes() for other in others)
     after = np.mean([at.own[worker].params for worker in range(5)], axis=0, dtype=np.float64)
     np.testing.assert_allclose(after, before, atol=2e-6)
+
+
+@given(
+    ways=st.lists(st.tuples(st.integers(0, 4), st.integers(1, 4), st.booleans()), max_size=24),
+    seed=st.integers(0, 2**16),
+)
+def test_halves_keep_the_sums_of_parameters_and_of_weights(ways: list[tuple[int, int, bool]], seed: int) -> None:
+    """Whoever sends to whom, and whether that is added at once or before the update: its result is the mean."""
+    at = model(SGP())
+    for worker in range(5):
+        step(at, worker, worker)
+        at.own[worker].params[:] = np.random.default_rng((seed, worker)).normal(size=at.num_parameters)
+    before = np.sum([one.params for one in at.own.values()], axis=0, dtype=np.float64)
+    late = []
+    for source, places, at_once in ways:
+        target = (source + places) % 5
+        at.push_half(PushOrder(worker=source, to=target, adds=()))
+        late.append((source, target))
+        if at_once:
+            at.push_half(PushOrder(worker=target, to=None, adds=(source,)))
+            late.remove((source, target))
+    for source, target in late:
+        at.push_half(PushOrder(worker=target, to=None, adds=(source,)))
+    after = np.sum([one.params for one in at.own.values()], axis=0, dtype=np.float64)
+    np.testing.assert_allclose(after, before, atol=5e-6)
+    assert sum(one.weight for one in at.own.values()) == pytest.approx(5.0, rel=1e-6)
+    moves = tuple((worker, 0.2) for worker in range(5))
+    at.apply(ApplyOrder(version=1, grads=(), weights=(), lr=1.0, samples=5, moves=moves))
+    np.testing.assert_allclose(at.common[1], before / 5, atol=5e-6)
+    assert [one.weight for one in at.own.values()] == [1.0] * 5
+
+
+def test_after_a_rollback_no_half_is_on_its_way() -> None:
+    at = trained()
+    at.push_half(PushOrder(worker=0, to=1, adds=()))
+    at.load(at.dump())
+    assert [(at.own[worker].weight, at.own[worker].debiased is at.own[worker].params) for worker in (0, 1)] == [
+        (1.0, True)
+    ] * 2
+    with pytest.raises(ValueError, match="not in list"):
+        at.push_half(PushOrder(worker=1, to=None, adds=(0,)))
 
 
 def test_an_average_leaves_the_common_parameters_and_other_workers_alone() -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from runtime.cluster.device import DeviceProfile
-from runtime.core.job import FragmentOrder, Job
+from runtime.core.job import FragmentOrder, Job, PushOrder
 from runtime.virtual.clock import MESSAGE
 from runtime.virtual.control.session import VirtualSession
 from runtime.virtual.costs import Costs, load_costs
@@ -72,6 +72,20 @@ def test_an_average_takes_a_ring_of_its_group_and_delays_nobody_else() -> None:
     assert replicas.idle_s == 0.0
     replicas.schedule_update(1.0, num_grads=4)
     assert replicas.idle_s == late_s + RING_OF_4_S + STEP_S
+
+
+def test_a_half_takes_a_pass_and_a_message_of_the_whole_vector() -> None:
+    """Worker 1 halves and sends, worker 2 receives when it has stepped; worker 3 adds two halves."""
+    replicas = Replicas(new_clock(), RING, PARAMETERS, ring_of(4))
+    hop_s = 1 / 64 + 256 / 1024
+    replicas.push_half(PushOrder(worker=1, to=2, adds=()), 1.0)
+    replicas.push_half(PushOrder(worker=3, to=None, adds=(1, 2)), 1.0)
+    assert [replicas.idle_of(worker) for worker in (1, 2, 3)] == [1.0 + STEP_S + hop_s] * 2 + [1.0 + 2 * STEP_S]
+    for _ in range(4):
+        replicas.step_alone(2, 2.0)
+    replicas.push_half(PushOrder(worker=0, to=2, adds=(1,)), 2.0)
+    there_s = 2.0 + 4 * STEP_S + hop_s
+    assert [replicas.idle_of(worker) for worker in (0, 2)] == [there_s + STEP_S, there_s]
 
 
 def test_a_fragment_takes_its_part_of_a_sum_and_of_a_step() -> None:

@@ -84,6 +84,16 @@ class Ring:
         if len(peers) > 1:
             self._sum(vector, peers, [peer.worker for peer in peers].index(self.me.id))
 
+    def pass_on(self, vector: FloatVector, source: int, target: int) -> None:
+        """Copy ``vector`` (float32, equal lengths) from one member to another, on both; others take no part."""
+        peers, nothing = {peer.worker: peer for peer in self.peers}, vector[:0]
+        if self.me.id == source:
+            self._link(peers[target], None)
+            self._exchange(as_bytes(vector), nothing, False)
+        else:
+            self._link(None, peers[source])
+            self._exchange(as_bytes(nothing), vector, False)
+
     def _sum(self, vector: FloatVector, peers: Sequence[Peer], rank: int) -> None:
         """Sum over ``peers``, at least two, of which this is the one at ``rank``."""
         size = len(peers)
