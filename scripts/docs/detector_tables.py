@@ -24,7 +24,7 @@ def board_table(spec: Spec, frame: pd.DataFrame) -> list[str]:
         spec: the experiment, for its sizes, detectors and their names.
         frame: docs/images/detectors.csv, with ``ranks`` as text.
     """
-    sizes = list(spec.axes["ranks"])
+    sizes = [size for size in spec.axes["ranks"] if (frame["ranks"] == size).any()]
     heads = ["", *(f"score, {size}" for size in sizes), "tuned", *(f"tuned, {size}" for size in sizes)]
     heads += ["right place (%)", "abstained (%)", "quiet (%)"]
     rows = []
