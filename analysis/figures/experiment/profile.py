@@ -19,6 +19,7 @@ from analysis.figures.names import shown_name, shown_title
 from analysis.figures.page import NARROW_IN, label_left, new_grid, page_width_in, save, styled
 from analysis.figures.style import Look, level_looks
 from analysis.measures.profiles import MOST, profile_scores, ratios_to_best, within
+from analysis.records.load import RecordError
 
 BEST = 7
 """Lines with a colour, besides ``figure.fixed``: those with the largest areas."""
@@ -32,7 +33,9 @@ def draw(path: Path, results: Results) -> Path:
     """Draw ``path``; writes its numbers as a CSV file next to it."""
     spec, drawn = results.spec, results.spec.figure
     levels = [None] if drawn.panels is None else list(spec.levels[drawn.panels])
-    each = [(level, cases(results, level)) for level in levels]
+    each = [(level, times) for level in levels if (times := cases(results, level)).size]
+    if not each:
+        raise RecordError(f"{spec.name}: no {drawn.by} was run in all cases of a panel, so there is no profile to draw")
     others = [axis for axis in spec.levels if axis not in (drawn.by, drawn.panels)]
     note = (
         f"a case: {', '.join([*others, 'seed'])}; lines: share of the cases in which the time is within a factor of "
@@ -48,7 +51,7 @@ def draw(path: Path, results: Results) -> Path:
             draw_profiles(axes, times, look, results)
         places[-1].set_xlabel(drawn.along_label or "times as long as the best")
         label_left(places, drawn.label)
-    return save(page, path, pd.concat([profiles(results, level) for level in levels], ignore_index=True))
+    return save(page, path, pd.concat([profiles(results, level) for level, _ in each], ignore_index=True))
 
 
 def cases(results: Results, level: str | None) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import StringIO
 from math import inf, nan
 from pathlib import Path
@@ -17,6 +18,7 @@ from scipy import stats
 from analysis.experiments.results import Results
 from analysis.figures.experiment import profile
 from analysis.measures.profiles import MOST, profile_scores, ratios_to_best, within
+from analysis.records.load import RecordError
 from tests.unit.analysis.test_experiments import spec_of
 
 HAND = np.array(
@@ -149,6 +151,15 @@ def test_the_best_and_the_reference_have_a_colour(tmp_path: Path, monkeypatch: p
     assert legend(first)[-1].startswith("BSP ")
     assert len(legend(first)) == profile.BEST + 1
     assert sum(line.get_color() == profile.REST for line in first.lines) == len(names) - profile.BEST - 1
+
+
+def test_a_panel_without_runs_is_left_out(tmp_path: Path) -> None:
+    """As of a part of an experiment that was asked for."""
+    whole = results(tmp_path, named(HAND))
+    part = replace(whole, runs=whole.runs[whole.runs["role"] == "worker"])
+    assert set(pd.read_csv(profile.draw(tmp_path / "x.png", part).with_suffix(".csv"))["role"]) == {"worker"}
+    with pytest.raises(RecordError, match="no system was run in all cases of a panel"):
+        profile.draw(tmp_path / "x.png", replace(whole, runs=whole.runs[:0]))
 
 
 def legend(axes: Axes) -> list[str]:
