@@ -54,9 +54,9 @@ def verdict(found: Fidelity) -> list[str]:
                 verdicts = [(row[f"{prefix}verdict"], _name_with_error(row, prefix), row["straggler"]) for row in rows]
                 lines.append(_count(f"{where}{what}", "cases", verdicts))
         rows = _rows(found.rankings, measure, "verdict")
-        verdicts = [(row["verdict"], row["swapped"] or row["undecided"], row["straggler"]) for row in rows]
-        lines.append(_count(f"ranking of the strategies by {name} kept:", "patterns of stragglers", verdicts))
         if rows:
+            verdicts = [(row["verdict"], row["swapped"] or row["undecided"], row["straggler"]) for row in rows]
+            lines.append(_count(f"ranking of the strategies by {name} kept:", "patterns of stragglers", verdicts))
             kept, pairs = (sum(row[key] for row in rows) for key in ("kept", "pairs"))
             swapped, left = (
                 sum(len(row[key].split(", ")) for row in rows if row[key]) for key in ("swapped", "undecided")
@@ -141,7 +141,7 @@ def _of_live(found: Fidelity) -> Iterator[str]:
     first = live[live[SIDE] == SIDES[0]]
     if first["paced_devices"].any():
         late = first["overruns"].sum() / max(1, first["iterations"].sum())
-        yield f"live iterations that took longer than their device: {late:.1%}"
+        yield f"live iterations that took longer than their device: {100 * late:.1f} %"
     for (straggler, strategy), group in first.groupby(CASE, sort=False):
         alike = together((stored_warnings({"warnings": each}) for each in group["warnings"]), "live runs")
         yield from (f"{strategy} under {straggler}, {one.text}" for one in alike)
