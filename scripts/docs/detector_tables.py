@@ -1,4 +1,4 @@
-"""The table of docs/detectors.md: every detector's scores over all kinds of stragglers, by number of ranks (pure)."""
+"""The table of docs/detectors.md: every detector's scores over all kinds of stragglers, virtual and live (pure)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,26 @@ QUIET = "power_law"
 """The kind whose quiet steps are in the table: all ranks are slow by turns, and none is at fault."""
 
 
-def board_table(spec: Spec, frame: pd.DataFrame) -> list[str]:
-    """The lines of the table.
+LIVE_SIZE = "4"
+"""The number of ranks of live jobs."""
+BESIDE = ("by_chance", "oracle")
+"""Levels that are no rules: whether live and virtual jobs order the others alike does not depend on them."""
+CHOSEN = "set_"
+"""The beginning of the levels of live jobs that have a tuned setting."""
+
+
+def board_table(spec: Spec, frame: pd.DataFrame, live: pd.DataFrame) -> list[str]:
+    """The lines of the table, and how alike live and virtual jobs order the detectors.
 
     Args:
         spec: the experiment, for its sizes, detectors and their names.
         frame: docs/images/detectors.csv, with ``ranks`` as text.
+        live: docs/images/detectors-live.csv.
     """
     sizes = [size for size in spec.axes["ranks"] if (frame["ranks"] == size).any()]
     heads = ["", *(f"score, {size}" for size in sizes), "tuned", *(f"tuned, {size}" for size in sizes)]
-    heads += ["right place (%)", "abstained (%)", "quiet (%)"]
+    heads += ["right place (%)", "abstained (%)", "quiet (%)", "live, 4", "live, tuned"]
+    lived = live.groupby("predictor")["score"].mean()
     rows = []
     for level in spec.predictors:
         mine, other = frame[frame["predictor"] == level], frame[frame["predictor"] == level + TUNED]
@@ -40,9 +50,14 @@ def board_table(spec: Spec, frame: pd.DataFrame) -> list[str]:
                 *(mean_score(other[other["ranks"] == size]) for size in sizes),
                 *(_percent(placed[name].mean()) for name in ("located_frac", "abstained_frac")),
                 " / ".join(_percent(found.mean()) for found in quiet),
+                *(f"{lived[name]:.2f}" if name in lived else DASH for name in (level, CHOSEN + level)),
             ]
         )
-    return markdown_lines(heads, rows)
+    rules = [level for level in spec.predictors if level not in BESIDE]
+    means = frame[frame["ranks"] == LIVE_SIZE].groupby("predictor")["score"].mean()
+    alike = means[rules].corr(lived[rules], method="spearman")
+    said = f"Rank correlation of the {len(rules)} rules' scores, live and virtual with {LIVE_SIZE} ranks: {alike:.2f}."
+    return [*markdown_lines(heads, rows), "", said]
 
 
 def mean_score(rows: pd.DataFrame) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import isinf, isnan, nan
+from math import inf, isinf, isnan, nan
+from typing import Any
 
 import pandas as pd
 
@@ -48,16 +49,35 @@ def results_kept(spec: Spec, rows: Sequence[Row]) -> Results:
     return results_of_rows(spec, whole, (), "")
 
 
-def page_tables(results: Results) -> Iterator[str]:
-    """The generated lines of the page: a table per topology, and the cells to be confirmed live."""
+def page_tables(results: Results, live: pd.DataFrame) -> Iterator[str]:
+    """The generated lines of the page: a table per topology, and the cells that are confirmed live.
+
+    ``live``: docs/images/fidelity_field_time_to_the_target.csv.
+    """
     drawn, frame = results.spec.figure, against_reference(results)
     for topology in results.spec.axes["topology"]:
         mine, order = frame[frame["topology"] == topology], list(profiles(results, topology)["strategy"])
         apart = [name for name in drawn.hide if (mine["strategy"] == name).any()]
         yield from ("", f"**{drawn.names[topology]}**, {seeds_of(results.runs)}", "", *table(mine, order, apart))
     chosen = most_telling(frame)
-    rows = [[f"`{row.strategy}`", f"`{row.straggler}`", number(row.ratio)] for row in chosen.itertuples()]
-    yield from ("", "**Cells to confirm live**", "", *markdown_lines(["strategy", "straggler", "over BSP"], rows))
+    rows = [
+        [f"`{row.strategy}`", f"`{row.straggler}`", number(row.ratio), number(live_ratio(live, row))]
+        for row in chosen.itertuples()
+    ]
+    heads = ["strategy", "straggler", "over BSP", "live"]
+    yield from ("", "**Cells confirmed live**", "", *markdown_lines(heads, rows))
+
+
+def live_ratio(live: pd.DataFrame, cell: Any) -> float:
+    """The median live time of a ``cell`` (``straggler``, ``strategy``) over BSP's; NaN if it was not run live.
+
+    Infinite if any run missed the target: the table has a count then instead of a time.
+    """
+    times = live[live["straggler"] == cell.straggler].set_index("strategy")["live (s)"]
+    if not {cell.strategy, REFERENCE} <= {*times.index}:
+        return nan
+    own, base = (pd.to_numeric(times[name], errors="coerce") for name in (cell.strategy, REFERENCE))
+    return inf if isnan(own) else own / base
 
 
 def against_reference(results: Results) -> pd.DataFrame:

@@ -99,11 +99,11 @@ class PushGate(RoundGate, Checked):
         return tuple(due)
 
     def _complete(self, step: tuple[Grad, ...] = ()) -> Verdict:
-        update, late = (
-            by_worker(self.buffer),
-            sorted((to, sorted(halves)) for to, halves in self.halves.items() if halves),
+        """Add all halves that are left, and let all workers average."""
+        update, late = by_worker(self.buffer), sorted(to for to, halves in self.halves.items() if halves)
+        push = tuple(
+            [PushHalf(worker=to, adds=tuple([sender for _, sender in sorted(self.halves[to])])) for to in late]
         )
-        push = tuple([PushHalf(worker=to, adds=tuple([sender for _, sender in halves])) for to, halves in late])
         self.roster.enter()
         self._open()
         return Verdict(apply=update, go=self.roster.all(), opens=not update, step=step, push=push, outer=True)

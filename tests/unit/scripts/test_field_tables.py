@@ -15,6 +15,7 @@ from runtime.house import ROOT
 from scripts.docs.field_tables import (
     KINDS,
     against_reference,
+    live_ratio,
     most_telling,
     number,
     page_tables,
@@ -25,6 +26,7 @@ from scripts.docs.field_tables import (
 SPEC = load_spec(ROOT / "conf" / "experiment" / "field.yaml")
 ROWS = ROOT / "docs" / "paper" / "rows" / "field.csv"
 PAGE = ROOT / "docs" / "field.md"
+LIVE = ROOT / "docs" / "images" / "fidelity_field_time_to_the_target.csv"
 PICTURE = ROOT / "docs" / "images" / "field.csv"
 BEGIN, END = "<!-- drawn from docs/paper/rows/field.csv by pytest --rewrite -->", "<!-- end of tables -->"
 
@@ -37,7 +39,7 @@ def kept() -> Results:
 def test_the_page_has_what_the_rows_say(kept: Results, pytestconfig: pytest.Config) -> None:
     head, _, rest = PAGE.read_text().partition(BEGIN)
     tail = rest.partition(END)[2]
-    wanted = "\n".join([f"{head}{BEGIN}", *page_tables(kept), "", f"{END}{tail}"])
+    wanted = "\n".join([f"{head}{BEGIN}", *page_tables(kept, pd.read_csv(LIVE)), "", f"{END}{tail}"])
     if pytestconfig.getoption("--rewrite"):
         PAGE.write_text(wanted)
     assert PAGE.read_text() == wanted
@@ -108,6 +110,14 @@ def test_the_extremes_are_confirmed_a_cell_for_each_method() -> None:
     assert list(zip(chosen["strategy"], chosen["straggler"], strict=True)) == [
         *(("asp", "kill"), ("static_x", "kill"), ("lb_bsp", "pause"), ("ssp", "pause"))
     ]
+
+
+def test_a_live_time_is_over_bsps_under_the_same_pattern() -> None:
+    rows = [("kill", "bsp", "40.0"), ("kill", "asp", "30.0"), ("kill", "ssp", "2/3 missed"), ("none", "bsp", "10.0")]
+    live = pd.DataFrame(rows, columns=["straggler", "strategy", "live (s)"])
+    cells = frame(("asp", "kill", nan), ("ssp", "kill", nan), ("lgc", "kill", nan), ("asp", "pause", nan))
+    found = [live_ratio(live, cell) for cell in cells.itertuples()]
+    assert found == pytest.approx([0.75, inf, nan, nan], nan_ok=True)
 
 
 def test_there_are_as_many_cells_as_the_rule_says(kept: Results) -> None:
